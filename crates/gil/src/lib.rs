@@ -1,0 +1,49 @@
+//! Drives a policy on real threads.
+//!
+//! A [`Gate`] stands in front of one lock that somebody else keeps (CPython's GIL, the lab's) and
+//! whose state is guarded by a mutex of theirs, here called *the guard*. The owner of the lock
+//! tells the gate, always with the guard held, that a thread took or gave up the lock, and lets
+//! waiters wait in it ([`wait`]). The gate feeds the policy and does what it says: it wakes,
+//! lets linger, keeps timers.
+//!
+//! Nothing here allocates, prints, or blocks but in [`wait`] and [`wait_for_switch`]. The
+//! protocol between a waiter and those who wake it is in `parker.rs`, checked with loom.
+#![cfg_attr(not(any(test, loom)), no_std)]
+
+mod gate;
+mod parker;
+mod primitive;
+
+pub use gate::{Gate, GateCell, Observer, Outcome, Seat, wait, wait_for_switch};
+pub use parker::Parker;
+pub use primitive::{AtomicU32, AtomicU64};
+
+use deconvoy_policy::Nanos;
+
+/// What a gate needs of the system.
+pub trait System {
+    /// A clock that never goes back.
+    fn now(&self) -> Nanos;
+
+    /// Sleeps while `word` is `expected`, at most until `deadline`. May return early for any
+    /// reason. Keeps the caller's error number.
+    fn futex_wait(&self, word: &AtomicU32, expected: u32, deadline: Option<Nanos>);
+
+    /// Wakes up to `count` threads that sleep on `word`. Keeps the caller's error number.
+    fn futex_wake(&self, word: &AtomicU32, count: u32);
+}
+
+/// A mutex that the calling thread holds and that a wait lets go of.
+pub trait Guard {
+    /// # Safety
+    /// The calling thread does not hold the mutex.
+    unsafe fn lock(&self);
+
+    /// # Safety
+    /// The calling thread does not hold the mutex.
+    unsafe fn try_lock(&self) -> bool;
+
+    /// # Safety
+    /// The calling thread holds the mutex.
+    unsafe fn unlock(&self);
+}

@@ -1,0 +1,185 @@
+//! Where one waiter waits: a word to sleep on, and what it was told meanwhile.
+//!
+//! | `state` bit | set by | cleared by | says |
+//! |---|---|---|---|
+//! | `WOKEN` | a waker | the waiter, with the guard held | try to take the lock now |
+//! | `RETIME` | a waker | the waiter, before it looks at the times | `timer` or `linger` changed |
+//! | `PARKED` | the waiter, before it sleeps | the waiter, after | a wake-up needs a system call |
+//!
+//! The times are written by wakers and read by the waiter without the guard. The waiter announces
+//! `PARKED` and then reads the times; a waker writes a time and then reads `PARKED`. Both pairs
+//! are sequentially consistent, so at least one of the two sees the other's write: a waiter never
+//! sleeps past a time that was set before it slept, and the case analysis is
+//! - the waiter's read comes after the write: it sees the time and does not sleep past it;
+//! - the waiter's read comes before: its `PARKED` came before that, so the waker sees it and sets
+//!   `RETIME`, and the sleep ends or does not begin, since the word is no longer `PARKED` alone.
+
+use deconvoy_policy::Nanos;
+
+use crate::System;
+use crate::primitive::{AtomicU32, AtomicU64, Ordering, spin_loop};
+
+const WOKEN: u32 = 1;
+const RETIME: u32 = 2;
+const PARKED: u32 = 4;
+
+/// Looks at the word between two looks at the clock.
+const SPINS: u32 = if cfg!(loom) { 1 } else { 24 };
+
+/// A new clock reading is this much later than the last one at most, so a timer that is due
+/// sooner than the sleep needs to begin is not slept for.
+const NO_TIMER: u64 = u64::MAX;
+
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub struct Parker {
+    state: AtomicU32,
+    /// The thread is inside `wait`, asleep or awake. Read and written with the guard held.
+    inside: AtomicU32,
+    /// When its timer runs out; `NO_TIMER`: never.
+    timer: AtomicU64,
+    /// Until when it should stay awake.
+    linger: AtomicU64,
+    /// Until when it sleeps; valid while `PARKED`.
+    sleeps_until: AtomicU64,
+}
+
+impl Default for Parker {
+    fn default() -> Self {
+        Parker::new()
+    }
+}
+
+impl Parker {
+    #[cfg(not(loom))]
+    pub const fn new() -> Parker {
+        Parker {
+            state: AtomicU32::new(0),
+            inside: AtomicU32::new(0),
+            timer: AtomicU64::new(NO_TIMER),
+            linger: AtomicU64::new(0),
+            sleeps_until: AtomicU64::new(0),
+        }
+    }
+
+    #[cfg(loom)]
+    pub fn new() -> Parker {
+        Parker {
+            state: AtomicU32::new(0),
+            inside: AtomicU32::new(0),
+            timer: AtomicU64::new(NO_TIMER),
+            linger: AtomicU64::new(0),
+            sleeps_until: AtomicU64::new(0),
+        }
+    }
+
+    /// The waiter enters; guard held.
+    pub fn enter(&self) {
+        self.state.store(0, Ordering::Relaxed);
+        self.timer.store(NO_TIMER, Ordering::Relaxed);
+        self.linger.store(0, Ordering::Relaxed);
+        self.inside.store(1, Ordering::Relaxed);
+    }
+
+    /// The waiter goes; guard held.
+    pub fn exit(&self) {
+        self.inside.store(0, Ordering::Relaxed);
+    }
+
+    pub fn is_inside(&self) -> bool {
+        self.inside.load(Ordering::Relaxed) == 1
+    }
+
+    /// Whether a waker said to try now; guard held.
+    pub fn is_woken(&self) -> bool {
+        // The guard orders this after the waker's write.
+        self.state.load(Ordering::Relaxed) & WOKEN != 0
+    }
+
+    /// Whether the timer has run out by `now`; if so it is unset.
+    pub fn take_timer(&self, now: Nanos) -> bool {
+        let due = self.timer.load(Ordering::Relaxed) <= now.0;
+        if due {
+            self.timer.store(NO_TIMER, Ordering::Relaxed);
+        }
+        due
+    }
+
+    /// Tells the waiter to try now; guard held.
+    pub fn wake(&self, system: &impl System) {
+        // Release pairs with the Acquire in `park`: what was done before is seen by the woken.
+        let before = self.state.fetch_or(WOKEN, Ordering::Release);
+        if before & PARKED != 0 && before & WOKEN == 0 {
+            system.futex_wake(&self.state, 1);
+        }
+    }
+
+    /// Sets the timer; guard held.
+    pub fn set_timer(&self, system: &impl System, at: Nanos) {
+        self.timer.store(at.0, Ordering::SeqCst);
+        if self.state.load(Ordering::SeqCst) & PARKED != 0
+            && self.sleeps_until.load(Ordering::Relaxed) > at.0
+        {
+            self.retime(system);
+        }
+    }
+
+    /// Sets until when to stay awake; guard held.
+    pub fn set_linger(&self, system: &impl System, until: Nanos) {
+        self.linger.store(until.0, Ordering::SeqCst);
+        if until.0 > 0 && self.state.load(Ordering::SeqCst) & PARKED != 0 {
+            self.retime(system);
+        }
+    }
+
+    fn retime(&self, system: &impl System) {
+        let before = self.state.fetch_or(RETIME, Ordering::Release);
+        if before & PARKED != 0 && before & (RETIME | WOKEN) == 0 {
+            system.futex_wake(&self.state, 1);
+        }
+    }
+
+    /// Waits, without the guard, until it is told to try, its timer runs out, or `floor` is
+    /// reached.
+    pub fn park(&self, system: &impl System, floor: Nanos) {
+        loop {
+            // Acquire pairs with the Release in `wake` and `retime`.
+            if self.state.load(Ordering::Acquire) & WOKEN != 0 {
+                return;
+            }
+            self.state.fetch_and(!RETIME, Ordering::Acquire);
+            let timer = self.timer.load(Ordering::SeqCst);
+            let linger = self.linger.load(Ordering::SeqCst);
+            let now = system.now().0;
+            if now >= timer || now >= floor.0 {
+                return;
+            }
+            if now < linger {
+                self.spin();
+                continue;
+            }
+            let until = timer.min(floor.0);
+            self.sleeps_until.store(until, Ordering::Relaxed);
+            // Announce, then look again: see the case analysis above.
+            if self.state.compare_exchange(0, PARKED, Ordering::SeqCst, Ordering::Relaxed).is_err()
+            {
+                continue;
+            }
+            let unchanged = self.timer.load(Ordering::SeqCst) == timer
+                && self.linger.load(Ordering::SeqCst) == linger;
+            if unchanged {
+                system.futex_wait(&self.state, PARKED, Some(Nanos(until)));
+            }
+            self.state.fetch_and(!PARKED, Ordering::Acquire);
+        }
+    }
+
+    fn spin(&self) {
+        for _ in 0..SPINS {
+            if self.state.load(Ordering::Relaxed) & (WOKEN | RETIME) != 0 {
+                return;
+            }
+            spin_loop();
+        }
+    }
+}

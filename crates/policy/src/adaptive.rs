@@ -1,0 +1,445 @@
+//! `adaptive`: ours, the default. Credit for time spent elsewhere buys immediate preemption.
+//!
+//! Sources: Beazley's priorities with immediate preemption (2010; slide 72), with the class of a
+//! thread replaced by a lag in virtual time, as in Stoica's earliest eligible virtual deadline
+//! first (1995) and Linux's CFS; Yeh and Patt's branch predictor (see `predictor`). Written up in
+//! `docs/design/002-adaptive.md`.
+//!
+//! - state: a virtual clock that runs while a thread without credit holds the lock or nobody
+//!   does. A thread's credit is how far its own mark lags behind that clock: earned while it is
+//!   elsewhere (and while it waits, unless it was forced out), spent by holding, capped. So a
+//!   thread that mostly blocks has full credit and one that computes has none, whatever kind of
+//!   calls it makes and whatever it did before.
+//! - on arrive: a waiter with `wakeup` more credit than the holder asks at once; one with less
+//!   asks when it has earned it; one without credit asks when the slice of the holder is over.
+//!   A thread that was preempted in its slice goes on with it before the next one starts.
+//! - on release: most credit first; without credit, first come first served. A releaser who would
+//!   preempt the next one at once, and who is expected back in a moment, is left a grace to
+//!   return in.
+//!
+//! Tunables, none of which a user needs to touch:
+//!
+//! | name | unit, default | how found |
+//! |---|---|---|
+//! | `slice` | 5 ms | CPython's switch interval: as many switches as stock, no more |
+//! | `credit` | 5 ms | a slice: what the longest absence is worth |
+//! | `wakeup` | 500 us | a tenth of a slice: a thread that computes this long between calls still preempts, and a pair of threads that hand work to and fro beside a busy one shares at this grain |
+//! | `grace` | 30 us | three times a send of 8 KiB over loopback (10 us) |
+//! | `guard` | 100 us | what a thread without credit may finish before it is asked to give an interrupted slice back |
+//! | `linger` | 50 us | a sleep and a wake-up on a virtual machine (35 us) and a margin: beyond that, sleeping is cheaper |
+//!
+//! Pathology: none known. With more I/O-bound threads than the lock can serve, each of them and
+//! all CPU-bound ones together get equal shares.
+
+use crate::queue::Queue;
+use crate::slots::{QueueId, Slots};
+use crate::timeout::DEFAULT_INTERVAL;
+use crate::{Action, Actions, Event, Nanos, Policy, Slot, WaiterId};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Params {
+    pub slice: Nanos,
+    pub credit: Nanos,
+    pub wakeup: Nanos,
+    pub grace: Nanos,
+    pub guard: Nanos,
+    pub linger: Nanos,
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Params {
+            slice: DEFAULT_INTERVAL,
+            credit: Nanos::from_millis(5),
+            wakeup: Nanos::from_micros(500),
+            grace: Nanos::from_micros(30),
+            guard: Nanos::from_micros(100),
+            linger: Nanos::from_micros(50),
+        }
+    }
+}
+
+/// A switch interval above this says that the program wants no forced switches; we ask no sooner.
+const HANDS_OFF: Nanos = Nanos::from_millis(100);
+
+/// Lingering that fails this often in a row is tried only now and then.
+const LINGER_FAILURES: u8 = 4;
+const LINGER_PROBE: u8 = 64;
+
+/// One hold of the lock: made on acquire, used up on release.
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    who: WaiterId,
+    since: Nanos,
+    /// Its credit at `since`.
+    credit: Nanos,
+    /// When somebody last asked for the lock.
+    asked: Option<Nanos>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lingerer {
+    who: WaiterId,
+    until: Nanos,
+}
+
+#[derive(Debug)]
+pub struct Adaptive<'a> {
+    params: Params,
+    slots: Slots<'a>,
+    /// Those who earn credit while they wait, most credit first.
+    ready: Queue,
+    /// Those who were forced out without credit, first come first served.
+    spent: Queue,
+    hold: Option<Hold>,
+    granted: Option<WaiterId>,
+    /// The virtual clock stood at `clock` at `clock_from`, and runs from there (which may lie
+    /// ahead: the holder spends its credit until then).
+    clock: u64,
+    clock_from: Nanos,
+    /// Whose slice it is, and how much of it is used. Outlives interruptions by others.
+    turn: Option<WaiterId>,
+    turn_used: Nanos,
+    lingerer: Option<Lingerer>,
+    linger_failures: u8,
+    linger_skipped: u8,
+    /// More than one core: staying awake does not keep the holder from running.
+    parallel: bool,
+    hands_off: Option<Nanos>,
+}
+
+impl<'a> Adaptive<'a> {
+    pub fn new(params: Params, cores: u32, slots: &'a mut [Slot]) -> Adaptive<'a> {
+        Adaptive {
+            params,
+            slots: Slots::new(slots),
+            ready: Queue::new(QueueId::READY),
+            spent: Queue::new(QueueId::SPENT),
+            hold: None,
+            granted: None,
+            // So far on that a new thread, whose mark is zero, starts with full credit.
+            clock: params.credit.0,
+            clock_from: Nanos::ZERO,
+            turn: None,
+            turn_used: Nanos::ZERO,
+            lingerer: None,
+            linger_failures: 0,
+            linger_skipped: 0,
+            parallel: cores > 1,
+            hands_off: None,
+        }
+    }
+
+    fn clock(&self, now: Nanos) -> u64 {
+        self.clock.saturating_add(now.since(self.clock_from).0)
+    }
+
+    fn credit(&self, now: Nanos, who: WaiterId) -> Nanos {
+        if self.spent.holds(&self.slots, who) {
+            return Nanos::ZERO;
+        }
+        let lag = self.clock(now).saturating_sub(self.slots.at(who).mark);
+        Nanos(lag.min(self.params.credit.0))
+    }
+
+    fn set_credit(&mut self, now: Nanos, who: WaiterId, credit: Nanos) {
+        self.slots.at_mut(who).mark = self.clock(now).saturating_sub(credit.0);
+    }
+
+    fn waits(&self, who: WaiterId) -> bool {
+        self.slots.at(who).queue != QueueId::NONE
+    }
+
+    fn dequeue(&mut self, who: WaiterId) {
+        self.ready.remove(&mut self.slots, who);
+        self.spent.remove(&mut self.slots, who);
+        self.slots.at_mut(who).timer = Nanos::ZERO;
+    }
+
+    /// Whose slice goes on next: the one that was interrupted, else whoever was forced out first.
+    fn next_slice(&self) -> Option<WaiterId> {
+        self.turn
+            .filter(|&who| self.waits(who) && self.turn_used < self.params.slice)
+            .or_else(|| self.spent.head())
+    }
+
+    /// Who gets a free lock.
+    fn next(&self, now: Nanos) -> Option<WaiterId> {
+        let ready = self.ready.head();
+        let slice = self.next_slice();
+        match (ready, slice) {
+            (Some(ready), Some(_)) if self.credit(now, ready) >= self.params.wakeup => Some(ready),
+            (_, Some(slice)) => Some(slice),
+            (ready, None) => ready,
+        }
+    }
+
+    /// When `who` may ask `hold` to drop the lock, if nothing else happens before.
+    fn due(&self, now: Nanos, hold: &Hold, who: WaiterId) -> Nanos {
+        let credit_ends = hold.since.after(hold.credit);
+        let of_slice = if self.turn == Some(hold.who) {
+            // The slice is counted from the end of the holder's credit.
+            credit_ends.after(Nanos(self.params.slice.0.saturating_sub(self.turn_used.0)))
+        } else {
+            credit_ends.after(self.params.guard)
+        };
+        let at = if self.spent.holds(&self.slots, who) {
+            of_slice
+        } else {
+            // The difference between the two credits grows as fast as time: first the holder's
+            // falls, then, with the clock running again, the waiter's rises.
+            let holders = Nanos(hold.credit.0.saturating_sub(now.since(hold.since).0));
+            let missing = (self.params.wakeup.0.saturating_add(holders.0))
+                .saturating_sub(self.credit(now, who).0);
+            now.after(Nanos(missing)).min(of_slice)
+        };
+        match self.hands_off {
+            Some(interval) => at.max(hold.since.after(interval)),
+            None => at,
+        }
+    }
+
+    /// `who` must act on the present hold: ask now, or set a timer for when it is due.
+    fn consider(&mut self, now: Nanos, who: WaiterId, actions: &mut Actions) {
+        let Some(hold) = self.hold else { return };
+        // A request can be lost on its way to the holder: it is repeated after a slice.
+        let at = match hold.asked {
+            Some(asked) => asked.after(self.params.slice),
+            None => self.due(now, &hold, who),
+        };
+        if at <= now {
+            if let Some(hold) = &mut self.hold {
+                hold.asked = Some(now);
+            }
+            actions.push(Action::Ask { who });
+            self.linger(now, who, now.after(self.params.linger), actions);
+            self.set_timer(who, now.after(self.params.slice), actions);
+        } else {
+            self.set_timer(who, at, actions);
+        }
+    }
+
+    fn set_timer(&mut self, who: WaiterId, at: Nanos, actions: &mut Actions) {
+        self.slots.at_mut(who).timer = at;
+        actions.push(Action::Timer { who, at });
+    }
+
+    /// Only the first of each queue and the owner of the slice keep a timer: they are the ones
+    /// that can be next. A timer that is too early is set anew when it runs out.
+    fn keeps_timer(&self, who: WaiterId) -> bool {
+        self.ready.head() == Some(who) || self.next_slice() == Some(who)
+    }
+
+    fn linger(&mut self, now: Nanos, who: WaiterId, until: Nanos, actions: &mut Actions) {
+        if !self.parallel {
+            return;
+        }
+        if self.linger_failures >= LINGER_FAILURES {
+            self.linger_skipped += 1;
+            if self.linger_skipped < LINGER_PROBE {
+                return;
+            }
+            self.linger_skipped = 0;
+        }
+        if let Some(other) = self.lingerer.filter(|other| other.who != who && other.until > now) {
+            actions.push(Action::Linger { who: other.who, until: Nanos::ZERO });
+        }
+        self.lingerer = Some(Lingerer { who, until });
+        actions.push(Action::Linger { who, until });
+    }
+
+    fn score_linger(&mut self, now: Nanos, taker: WaiterId) {
+        match self.lingerer {
+            Some(lingerer) if lingerer.who == taker => {
+                self.lingerer = None;
+                self.linger_failures =
+                    if now <= lingerer.until { 0 } else { self.linger_failures.saturating_add(1) };
+            }
+            _ => {}
+        }
+    }
+
+    fn grant(&mut self, who: WaiterId, actions: &mut Actions) {
+        self.granted = Some(who);
+        actions.push(Action::Wake { who });
+    }
+
+    fn start(&mut self, who: WaiterId, priority: i8) {
+        self.dequeue(who);
+        if self.turn == Some(who) {
+            self.turn = None;
+        }
+        self.slots.start(who, priority);
+    }
+
+    fn arrive(&mut self, now: Nanos, who: WaiterId, actions: &mut Actions) {
+        if self.granted == Some(who) {
+            self.granted = None;
+        }
+        self.slots.at_mut(who).timer = Nanos::ZERO;
+        if !self.waits(who) {
+            self.returned(now, who);
+            if self.slots.at(who).spent && self.credit(now, who) < self.params.wakeup {
+                self.spent.push_back(&mut self.slots, who);
+            } else {
+                // A mark below the cap earns nothing more: threads at the cap are equals.
+                let credit = self.credit(now, who);
+                self.set_credit(now, who, credit);
+                let mark = self.slots.at(who).mark;
+                self.ready
+                    .insert(&mut self.slots, who, |slots, other| slots.at(other).mark <= mark);
+            }
+        }
+        let Some(hold) = self.hold else { return };
+        if self.keeps_timer(who) {
+            self.consider(now, who, actions);
+            self.linger_for_return(now, &hold, who, actions);
+        }
+    }
+
+    /// A thread that was interrupted in its slice stays awake when the holder is known to need
+    /// the lock only for a moment.
+    fn linger_for_return(&mut self, now: Nanos, hold: &Hold, who: WaiterId, actions: &mut Actions) {
+        let expected = self.slots.at(hold.who).burst;
+        if self.turn == Some(who) && hold.credit.0 > 0 && expected < self.params.linger {
+            let until = now.after(self.params.linger).after(expected);
+            self.linger(now, who, until, actions);
+        }
+    }
+
+    /// Learns from the absence of `who`, which ends now.
+    fn returned(&mut self, now: Nanos, who: WaiterId) {
+        let grace = self.params.grace;
+        let slot = self.slots.at_mut(who);
+        if slot.released_at == Nanos::ZERO {
+            return;
+        }
+        let long = now.since(slot.released_at) > grace;
+        slot.released_at = Nanos::ZERO;
+        slot.predictor.learn(long);
+        if long {
+            slot.burst = Nanos((slot.burst.0.saturating_mul(3) + slot.burst_now.0) / 4);
+            slot.burst_now = Nanos::ZERO;
+        }
+    }
+
+    fn acquire(&mut self, now: Nanos, who: WaiterId, actions: &mut Actions) {
+        if !self.waits(who) {
+            self.returned(now, who);
+        }
+        let credit = self.credit(now, who);
+        self.dequeue(who);
+        self.granted = None;
+        self.score_linger(now, who);
+        let interrupted = self.turn.is_some_and(|owner| owner != who && self.waits(owner));
+        if self.turn != Some(who) && !interrupted {
+            self.turn = Some(who);
+            self.turn_used = Nanos::ZERO;
+        }
+        self.clock = self.clock(now);
+        self.clock_from = now.after(credit);
+        self.hold = Some(Hold { who, since: now, credit, asked: None });
+        self.watch(now, actions);
+    }
+
+    /// The lock has a new holder: whoever may ask it first needs a timer that is early enough.
+    fn watch(&mut self, now: Nanos, actions: &mut Actions) {
+        let Some(hold) = self.hold else { return };
+        let first = [self.ready.head(), self.next_slice()]
+            .into_iter()
+            .flatten()
+            .map(|who| (self.due(now, &hold, who), who))
+            .min_by_key(|&(at, _)| at);
+        if let Some((at, who)) = first {
+            let timer = self.slots.at(who).timer;
+            if timer == Nanos::ZERO || at < timer {
+                self.set_timer(who, at, actions);
+            }
+        }
+    }
+
+    fn release(&mut self, now: Nanos, who: WaiterId, asked: bool, actions: &mut Actions) {
+        let Some(hold) = self.hold.take().filter(|hold| hold.who == who) else { return };
+        let held = now.since(hold.since);
+        let left = Nanos(hold.credit.0.saturating_sub(held.0));
+        self.clock = self.clock(now);
+        self.clock_from = now;
+        self.set_credit(now, who, left);
+        if self.turn == Some(who) {
+            self.turn_used = self.turn_used.after(Nanos(held.0.saturating_sub(hold.credit.0)));
+            if self.turn_used >= self.params.slice {
+                self.turn = None;
+            }
+        }
+        let slot = self.slots.at_mut(who);
+        slot.spent = asked && left == Nanos::ZERO;
+        slot.burst_now = slot.burst_now.after(held);
+        slot.released_at = if asked { Nanos::ZERO } else { now };
+        let expected_back = !asked && slot.predictor.says_short();
+
+        let Some(next) = self.next(now) else { return };
+        let would_preempt = left.0 >= self.credit(now, next).0.saturating_add(self.params.wakeup.0);
+        if expected_back && would_preempt {
+            let at = now.after(self.params.grace);
+            self.linger(now, next, at.after(self.params.linger), actions);
+            self.set_timer(next, at, actions);
+        } else {
+            self.grant(next, actions);
+        }
+    }
+
+    fn expire(&mut self, now: Nanos, who: WaiterId, actions: &mut Actions) {
+        self.slots.at_mut(who).timer = Nanos::ZERO;
+        if self.hold.is_some() {
+            if self.keeps_timer(who) {
+                self.consider(now, who, actions);
+            }
+        } else if let Some(next) = self.next(now) {
+            self.grant(next, actions);
+        }
+    }
+
+    fn leave(&mut self, now: Nanos, who: WaiterId, actions: &mut Actions) {
+        self.dequeue(who);
+        if self.granted == Some(who) {
+            self.granted = None;
+        }
+        if self.turn == Some(who) {
+            self.turn = None;
+        }
+        if self.hold.is_some() {
+            self.watch(now, actions);
+        } else if self.granted.is_none()
+            && let Some(next) = self.next(now)
+        {
+            self.grant(next, actions);
+        }
+    }
+}
+
+impl Policy for Adaptive<'_> {
+    fn step(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
+        match event {
+            Event::Start { who, priority } => self.start(who, priority),
+            Event::Interval { length } => {
+                self.hands_off = (length > HANDS_OFF).then_some(length);
+            }
+            Event::Arrive { who } if self.slots.has(who) => self.arrive(now, who, actions),
+            Event::Acquire { who } => self.acquire(now, who, actions),
+            Event::Release { who, asked } => self.release(now, who, asked, actions),
+            Event::Expire { who } if self.waits(who) => self.expire(now, who, actions),
+            Event::Leave { who } => self.leave(now, who, actions),
+            Event::Arrive { .. } | Event::Expire { .. } => {}
+        }
+    }
+
+    /// A waiter without credit sees every other thread use a slice before it, and each of them
+    /// earn at most the credit cap and what those slices are worth.
+    fn bound(&self, threads: u32, check: Nanos) -> Option<Nanos> {
+        let n = u64::from(threads.max(1));
+        let p = &self.params;
+        let turn = p.slice.0 + p.guard.0 + p.wakeup.0 + check.0 + p.grace.0;
+        let slices = turn.saturating_mul(n);
+        Some(Nanos(slices.saturating_add(p.credit.0).saturating_mul(n + 1)))
+    }
+}

@@ -1,0 +1,256 @@
+//! Every policy behind one type, and the one string that names a policy and its parameters in
+//! every driver.
+
+use core::fmt;
+
+use crate::adaptive::{self, Adaptive};
+use crate::priority::Priority;
+use crate::timeout::{self, Timeout};
+use crate::{Actions, Event, Nanos, Policy, Slot};
+
+/// The policies, with a line for each: `(name, summary, options)`.
+pub const fn catalogue() -> &'static [(&'static str, &'static str, &'static str)] {
+    &[
+        (
+            "adaptive",
+            "credit for time spent elsewhere buys immediate preemption (the default)",
+            "slice, credit, wakeup, grace, guard, linger: times, as in adaptive:slice=5ms",
+        ),
+        (
+            "priority",
+            "static priorities with immediate preemption; starves what is below",
+            "NAME=N or tid:ID=N, NAME may end in *, as in priority:io-*=10,spinner=-1",
+        ),
+        (
+            "timeout",
+            "CPython's own rule: a waiter asks after the switch interval",
+            "interval: a time, as in timeout:interval=1ms",
+        ),
+    ]
+}
+
+/// A policy with its parameters, as written by a user; made into a machine by [`Spec::build`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Spec<'s> {
+    Timeout(timeout::Params),
+    Priority(Rules<'s>),
+    Adaptive(adaptive::Params),
+}
+
+/// Why a policy string means nothing; its text is fit for a user.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ParseError<'s> {
+    UnknownPolicy(&'s str),
+    UnknownOption { policy: &'static str, option: &'s str },
+    NotATime(&'s str),
+    OutOfRange { option: &'s str, low: &'static str, high: &'static str },
+    NotARule(&'s str),
+}
+
+impl fmt::Display for ParseError<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ParseError::UnknownPolicy(name) => {
+                write!(f, "no policy {name:?}; there are")?;
+                for (place, (name, _, _)) in catalogue().iter().enumerate() {
+                    write!(f, "{}{name}", if place == 0 { " " } else { ", " })?;
+                }
+                Ok(())
+            }
+            ParseError::UnknownOption { policy, option } => {
+                write!(f, "policy {policy} has no option {option:?}; ")?;
+                let options = catalogue().iter().find(|(name, _, _)| name == policy);
+                write!(f, "it takes {}", options.map_or("none", |(_, _, options)| options))
+            }
+            ParseError::NotATime(text) => {
+                write!(f, "{text:?} is not a time; write a whole number and ns, us, ms or s")
+            }
+            ParseError::OutOfRange { option, low, high } => {
+                write!(f, "{option} must be from {low} to {high}")
+            }
+            ParseError::NotARule(text) => write!(
+                f,
+                "{text:?} is not a priority; write NAME=N or tid:ID=N with N from -128 to 127"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for ParseError<'_> {}
+
+/// The rules of `priority`: checked text `NAME=N,tid:ID=N,…`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Rules<'s> {
+    text: &'s str,
+}
+
+impl<'s> Rules<'s> {
+    fn parse(text: &'s str) -> Result<Rules<'s>, ParseError<'s>> {
+        for rule in text.split(',').filter(|rule| !rule.is_empty()) {
+            Rules::split(rule).ok_or(ParseError::NotARule(rule))?;
+        }
+        Ok(Rules { text })
+    }
+
+    fn split(rule: &str) -> Option<(&str, i8)> {
+        let (pattern, priority) = rule.rsplit_once('=')?;
+        let valid_id = pattern.strip_prefix("tid:").is_none_or(|id| id.parse::<u32>().is_ok());
+        (!pattern.is_empty() && valid_id).then_some((pattern, priority.parse().ok()?))
+    }
+
+    /// The priority of a thread: that of the first rule that matches, else 0. Names are compared
+    /// as bytes: a thread may carry any.
+    pub fn priority(&self, name: &[u8], native_id: u32) -> i8 {
+        for (pattern, priority) in self.text.split(',').filter_map(Rules::split) {
+            let matches = match (pattern.strip_prefix("tid:"), pattern.strip_suffix('*')) {
+                (Some(id), _) => id.parse() == Ok(native_id),
+                (None, Some(start)) => name.starts_with(start.as_bytes()),
+                (None, None) => name == pattern.as_bytes(),
+            };
+            if matches {
+                return priority;
+            }
+        }
+        0
+    }
+}
+
+fn parse_time(text: &str) -> Result<Nanos, ParseError<'_>> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match text.strip_prefix(digits) {
+        Some("ns") => 1,
+        Some("us") => 1_000,
+        Some("ms") => 1_000_000,
+        Some("s") => 1_000_000_000,
+        _ => return Err(ParseError::NotATime(text)),
+    };
+    let number: u64 = digits.parse().map_err(|_| ParseError::NotATime(text))?;
+    number.checked_mul(unit).map(Nanos).ok_or(ParseError::NotATime(text))
+}
+
+/// A time option: where it goes and the range it must be in.
+struct TimeOption<'p> {
+    name: &'static str,
+    place: &'p mut Nanos,
+    low: (Nanos, &'static str),
+    high: (Nanos, &'static str),
+}
+
+const LOW: (Nanos, &str) = (Nanos::from_micros(1), "1us");
+const NONE: (Nanos, &str) = (Nanos::ZERO, "0us");
+const HIGH: (Nanos, &str) = (Nanos::from_millis(10_000), "10s");
+
+fn parse_times<'s>(
+    policy: &'static str,
+    text: &'s str,
+    options: &mut [TimeOption<'_>],
+) -> Result<(), ParseError<'s>> {
+    for part in text.split(',').filter(|part| !part.is_empty()) {
+        // A lone time is the policy's first option: `timeout:1ms`.
+        let (name, value) = match part.split_once('=') {
+            Some(pair) => pair,
+            None => (options.first().map_or("", |option| option.name), part),
+        };
+        let option = options
+            .iter_mut()
+            .find(|option| option.name == name)
+            .ok_or(ParseError::UnknownOption { policy, option: name })?;
+        let time = parse_time(value)?;
+        if time < option.low.0 || time > option.high.0 {
+            let (low, high) = (option.low.1, option.high.1);
+            return Err(ParseError::OutOfRange { option: option.name, low, high });
+        }
+        *option.place = time;
+    }
+    Ok(())
+}
+
+impl<'s> Spec<'s> {
+    /// Reads `NAME` or `NAME:OPTIONS`.
+    ///
+    /// # Errors
+    /// A [`ParseError`] that says what is wrong and what would be right.
+    pub fn parse(text: &'s str) -> Result<Spec<'s>, ParseError<'s>> {
+        let (name, options) = text.split_once(':').unwrap_or((text, ""));
+        let time = |name, place, low| TimeOption { name, place, low, high: HIGH };
+        match name {
+            "timeout" => {
+                let mut interval = Nanos::MAX;
+                parse_times("timeout", options, &mut [time("interval", &mut interval, LOW)])?;
+                let interval = (interval != Nanos::MAX).then_some(interval);
+                Ok(Spec::Timeout(timeout::Params { interval }))
+            }
+            "priority" => Rules::parse(options).map(Spec::Priority),
+            "adaptive" => {
+                let mut p = adaptive::Params::default();
+                let list = &mut [
+                    time("slice", &mut p.slice, (Nanos::from_micros(100), "100us")),
+                    time("credit", &mut p.credit, LOW),
+                    time("wakeup", &mut p.wakeup, LOW),
+                    time("grace", &mut p.grace, NONE),
+                    time("guard", &mut p.guard, NONE),
+                    time("linger", &mut p.linger, NONE),
+                ];
+                parse_times("adaptive", options, list)?;
+                if p.wakeup > p.credit {
+                    let (low, high) = ("1us", "the credit");
+                    return Err(ParseError::OutOfRange { option: "wakeup", low, high });
+                }
+                Ok(Spec::Adaptive(p))
+            }
+            _ => Err(ParseError::UnknownPolicy(name)),
+        }
+    }
+
+    pub fn name(&self) -> &'static str {
+        match self {
+            Spec::Timeout(_) => "timeout",
+            Spec::Priority(_) => "priority",
+            Spec::Adaptive(_) => "adaptive",
+        }
+    }
+
+    /// The static priority of a thread; 0 for policies without any.
+    pub fn priority(&self, name: &[u8], native_id: u32) -> i8 {
+        match self {
+            Spec::Priority(rules) => rules.priority(name, native_id),
+            Spec::Timeout(_) | Spec::Adaptive(_) => 0,
+        }
+    }
+
+    /// Makes the machine for one lock. `cores`: how many threads can run at a time; `slots`: a
+    /// record a thread, at first all empty.
+    pub fn build<'a>(&self, cores: u32, slots: &'a mut [Slot]) -> AnyPolicy<'a> {
+        match *self {
+            Spec::Timeout(params) => AnyPolicy::Timeout(Timeout::new(params, slots)),
+            Spec::Priority(_) => AnyPolicy::Priority(Priority::new(slots)),
+            Spec::Adaptive(params) => AnyPolicy::Adaptive(Adaptive::new(params, cores, slots)),
+        }
+    }
+}
+
+/// One of the policies.
+#[derive(Debug)]
+pub enum AnyPolicy<'a> {
+    Timeout(Timeout<'a>),
+    Priority(Priority<'a>),
+    Adaptive(Adaptive<'a>),
+}
+
+impl Policy for AnyPolicy<'_> {
+    fn step(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
+        match self {
+            AnyPolicy::Timeout(policy) => policy.step(now, event, actions),
+            AnyPolicy::Priority(policy) => policy.step(now, event, actions),
+            AnyPolicy::Adaptive(policy) => policy.step(now, event, actions),
+        }
+    }
+
+    fn bound(&self, threads: u32, check: Nanos) -> Option<Nanos> {
+        match self {
+            AnyPolicy::Timeout(policy) => policy.bound(threads, check),
+            AnyPolicy::Priority(policy) => policy.bound(threads, check),
+            AnyPolicy::Adaptive(policy) => policy.bound(threads, check),
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The functions that this library puts in front of the C library's.
+//!
+//! Each is a few instructions that save the arguments, ask a *plan* where to go, restore them and
+//! jump there. A call that is none of ours reaches the C library with the stack as the caller left
+//! it: cancellation, unwinding and back-traces pass as if we were not there.
+
+use core::arch::naked_asm;
+use core::ffi::{c_int, c_void};
+
+use crate::host::{self, Answer, Part};
+use crate::sys::Timespec;
+use crate::{config, real};
+
+/// Where to jump.
+type Target = *const c_void;
+
+/// An exported function that asks a plan and jumps.
+macro_rules! interpose {
+    ($name:ident, $plan:path) => {
+        /// # Safety
+        /// As for the C library's function of this name.
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        #[cfg(target_arch = "x86_64")]
+        pub unsafe extern "C" fn $name() {
+            naked_asm!(
+                ".cfi_startproc",
+                "push rdi",
+                ".cfi_adjust_cfa_offset 8",
+                "push rsi",
+                ".cfi_adjust_cfa_offset 8",
+                "push rdx",
+                ".cfi_adjust_cfa_offset 8",
+                "call {plan}",
+                "pop rdx",
+                ".cfi_adjust_cfa_offset -8",
+                "pop rsi",
+                ".cfi_adjust_cfa_offset -8",
+                "pop rdi",
+                ".cfi_adjust_cfa_offset -8",
+                "jmp rax",
+                ".cfi_endproc",
+                plan = sym $plan,
+            )
+        }
+
+        /// # Safety
+        /// As for the C library's function of this name.
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        #[cfg(target_arch = "aarch64")]
+        pub unsafe extern "C" fn $name() {
+            naked_asm!(
+                ".cfi_startproc",
+                "stp x29, x30, [sp, #-48]!",
+                ".cfi_adjust_cfa_offset 48",
+                ".cfi_rel_offset x29, 0",
+                ".cfi_rel_offset x30, 8",
+                "mov x29, sp",
+                "stp x0, x1, [sp, #16]",
+                "str x2, [sp, #32]",
+                "bl {plan}",
+                "mov x16, x0",
+                "ldp x0, x1, [sp, #16]",
+                "ldr x2, [sp, #32]",
+                "ldp x29, x30, [sp], #48",
+                ".cfi_adjust_cfa_offset -48",
+                ".cfi_restore x29",
+                ".cfi_restore x30",
+                "br x16",
+                ".cfi_endproc",
+                plan = sym $plan,
+            )
+        }
+    };
+}
+
+interpose!(pthread_cond_init, plan_init);
+interpose!(pthread_cond_destroy, plan_destroy);
+interpose!(pthread_cond_signal, plan_signal);
+interpose!(pthread_cond_wait, plan_wait);
+interpose!(pthread_cond_timedwait, plan_timedwait);
+
+/// Answers a call that needs nothing more.
+unsafe extern "C" fn done() -> c_int {
+    0
+}
+
+unsafe extern "C" fn plan_init(cond: *mut c_void) -> Target {
+    if config::is_on() {
+        host::cond_initialised(cond as usize);
+    }
+    real::COND_INIT.get()
+}
+
+unsafe extern "C" fn plan_destroy(cond: *mut c_void) -> Target {
+    if config::is_on() {
+        host::cond_destroyed(cond as usize);
+    }
+    real::COND_DESTROY.get()
+}
+
+unsafe extern "C" fn plan_signal(cond: *mut c_void) -> Target {
+    let answer = match host::find(cond as usize) {
+        Some(Part::Cond(lock)) => host::released(lock),
+        Some(Part::SwitchCond(lock)) => host::acquired(lock),
+        None => Answer::PassOn,
+    };
+    if answer == Answer::Serve { done as Target } else { real::COND_SIGNAL.get() }
+}
+
+unsafe extern "C" fn plan_wait(cond: *mut c_void) -> Target {
+    if let Some(Part::SwitchCond(lock)) = host::find(cond as usize)
+        && host::forced(lock) == Answer::Serve
+    {
+        return host::serve_switch as Target;
+    }
+    real::COND_WAIT.get()
+}
+
+unsafe extern "C" fn plan_timedwait(
+    cond: *mut c_void,
+    mutex: *mut c_void,
+    deadline: *const Timespec,
+) -> Target {
+    let pass_on = real::COND_TIMEDWAIT.get();
+    // SAFETY: a caller of `pthread_cond_timedwait` gives a deadline that it may read.
+    let Some(deadline) = (unsafe { deadline.as_ref() }) else { return pass_on };
+    let lock = match host::find(cond as usize) {
+        Some(Part::Cond(lock)) => Some(lock),
+        None if config::is_on() => host::discover(cond as usize, mutex as usize, deadline),
+        _ => None,
+    };
+    let Some(lock) = lock else { return pass_on };
+    match lock.waits(mutex as usize, deadline) {
+        Answer::Serve => host::serve_wait as Target,
+        Answer::Watch => {
+            host::watch_begins(lock);
+            watched_wait as Target
+        }
+        Answer::PassOn => pass_on,
+    }
+}
+
+/// The C library's wait, with a note at its end. Written in assembly so that a thread that is
+/// cancelled in it unwinds through a frame that has nothing to clean up.
+#[unsafe(naked)]
+#[cfg(target_arch = "x86_64")]
+unsafe extern "C" fn watched_wait() {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rbx",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset rbx, 0",
+        "mov rbx, rdi",
+        "mov rax, [rip + {wait} + {at}]",
+        "call rax",
+        "mov rdi, rbx",
+        "mov esi, eax",
+        "mov ebx, eax",
+        "call {ends}",
+        "mov eax, ebx",
+        "pop rbx",
+        ".cfi_adjust_cfa_offset -8",
+        ".cfi_restore rbx",
+        "ret",
+        ".cfi_endproc",
+        wait = sym real::COND_TIMEDWAIT,
+        at = const real::AT,
+        ends = sym host::watch_ends,
+    )
+}
+
+#[unsafe(naked)]
+#[cfg(target_arch = "aarch64")]
+unsafe extern "C" fn watched_wait() {
+    naked_asm!(
+        ".cfi_startproc",
+        "stp x29, x30, [sp, #-32]!",
+        ".cfi_adjust_cfa_offset 32",
+        ".cfi_rel_offset x29, 0",
+        ".cfi_rel_offset x30, 8",
+        "mov x29, sp",
+        "str x19, [sp, #16]",
+        ".cfi_rel_offset x19, 16",
+        "mov x19, x0",
+        "adrp x16, {wait}",
+        "add x16, x16, :lo12:{wait}",
+        "ldr x16, [x16, #{at}]",
+        "blr x16",
+        "mov w1, w0",
+        "mov x0, x19",
+        "mov w19, w1",
+        "bl {ends}",
+        "mov w0, w19",
+        "ldr x19, [sp, #16]",
+        ".cfi_restore x19",
+        "ldp x29, x30, [sp], #32",
+        ".cfi_adjust_cfa_offset -32",
+        ".cfi_restore x29",
+        ".cfi_restore x30",
+        "ret",
+        ".cfi_endproc",
+        wait = sym real::COND_TIMEDWAIT,
+        at = const real::AT,
+        ends = sym host::watch_ends,
+    )
+}

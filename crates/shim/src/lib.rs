@@ -1,0 +1,53 @@
+//! The preloaded library: CPython's lock calls under a policy, and traced. Nothing else.
+//!
+//! It is loaded into every program that `deconvoy run` or `trace` starts, and does nothing in one
+//! that is not a CPython it knows. It has no standard library: nothing here allocates on the
+//! C library's heap, prints, or unwinds.
+#![no_std]
+
+mod config;
+mod hooks;
+mod host;
+mod names;
+mod real;
+mod sys;
+mod threads;
+mod tracing;
+
+use core::ffi::{c_char, c_int};
+
+/// What the dynamic loader runs when the library is loaded; glibc passes the program's arguments.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_char) =
+    constructor;
+
+unsafe extern "C" fn constructor(
+    _argc: c_int,
+    _argv: *const *const c_char,
+    environment: *const *const c_char,
+) {
+    if environment.is_null() {
+        return;
+    }
+    // SAFETY: a constructor of a preloaded library runs before any other thread; the environment
+    // is the process's.
+    let wanted = unsafe { config::read(environment, sys::cores()) };
+    if wanted && real::complete() && threads::set_up() {
+        real::at_fork_in_child(forked);
+    }
+}
+
+/// In a forked child only the calling thread goes on, and the interpreter makes its lock anew.
+unsafe extern "C" fn forked() {
+    tracing::forked();
+    host::forked();
+    threads::forked();
+}
+
+/// Nothing in here panics: a test looks for it in the finished library. If a compiler leaves a
+/// check in all the same, the program ends as it would by a failed assertion in C.
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    sys::trap()
+}

@@ -1,0 +1,199 @@
+//! The C library's own functions behind the ones that this library interposes, and the few that
+//! it must not link to by a version newer than the oldest system it loads on.
+
+use core::ffi::{c_char, c_int, c_void};
+use core::mem::transmute_copy;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+// glibc 2.34 moved `dlsym` and gave it a new version; a reference to the first one loads on both.
+#[cfg(target_arch = "x86_64")]
+core::arch::global_asm!(
+    ".symver deconvoy_dlsym, dlsym@GLIBC_2.2.5",
+    ".symver deconvoy_dlvsym, dlvsym@GLIBC_2.2.5",
+);
+#[cfg(target_arch = "aarch64")]
+core::arch::global_asm!(
+    ".symver deconvoy_dlsym, dlsym@GLIBC_2.17",
+    ".symver deconvoy_dlvsym, dlvsym@GLIBC_2.17",
+);
+
+unsafe extern "C" {
+    fn deconvoy_dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+    fn deconvoy_dlvsym(
+        handle: *mut c_void,
+        name: *const c_char,
+        version: *const c_char,
+    ) -> *mut c_void;
+}
+
+const RTLD_DEFAULT: *mut c_void = core::ptr::null_mut();
+const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
+
+/// glibc has two condition variables on x86-64, and without a version `dlsym` finds the old one,
+/// which knows nothing of the new one's layout.
+#[cfg(target_arch = "x86_64")]
+const COND_VERSION: &core::ffi::CStr = c"GLIBC_2.3.2";
+#[cfg(target_arch = "aarch64")]
+const COND_VERSION: &core::ffi::CStr = c"GLIBC_2.17";
+
+/// A symbol of the program or of any library that is loaded for everybody.
+pub fn symbol(name: &core::ffi::CStr) -> *mut c_void {
+    // SAFETY: the name is zero-terminated.
+    unsafe { deconvoy_dlsym(RTLD_DEFAULT, name.as_ptr()) }
+}
+
+/// A function of the C library's, looked up when first needed: constructors of other libraries
+/// may run before ours.
+pub struct Real {
+    name: &'static core::ffi::CStr,
+    versioned: bool,
+    at: AtomicPtr<c_void>,
+}
+
+impl Real {
+    const fn new(name: &'static core::ffi::CStr) -> Real {
+        Real { name, versioned: false, at: AtomicPtr::new(core::ptr::null_mut()) }
+    }
+
+    const fn cond(name: &'static core::ffi::CStr) -> Real {
+        Real { name, versioned: true, at: AtomicPtr::new(core::ptr::null_mut()) }
+    }
+
+    pub fn get(&self) -> *mut c_void {
+        let at = self.at.load(Ordering::Relaxed);
+        if at.is_null() { self.look_up() } else { at }
+    }
+
+    #[cold]
+    fn look_up(&self) -> *mut c_void {
+        let name = self.name.as_ptr();
+        let mut at = core::ptr::null_mut();
+        if self.versioned {
+            // SAFETY: both strings are zero-terminated.
+            at = unsafe { deconvoy_dlvsym(RTLD_NEXT, name, COND_VERSION.as_ptr()) };
+        }
+        if at.is_null() {
+            // SAFETY: the name is zero-terminated.
+            at = unsafe { deconvoy_dlsym(RTLD_NEXT, name) };
+        }
+        self.at.store(at, Ordering::Relaxed);
+        at
+    }
+
+    /// # Safety
+    /// `F` is a function pointer of the type that the C library gives this function, and the
+    /// function is there.
+    unsafe fn typed<F>(&self) -> F {
+        const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+        let at = self.get();
+        // SAFETY: as the caller says; the sizes are equal.
+        unsafe { transmute_copy(&at) }
+    }
+}
+
+pub static COND_INIT: Real = Real::cond(c"pthread_cond_init");
+pub static COND_DESTROY: Real = Real::cond(c"pthread_cond_destroy");
+pub static COND_SIGNAL: Real = Real::cond(c"pthread_cond_signal");
+pub static COND_WAIT: Real = Real::cond(c"pthread_cond_wait");
+pub static COND_TIMEDWAIT: Real = Real::cond(c"pthread_cond_timedwait");
+pub static THREAD_CREATE: Real = Real::new(c"pthread_create");
+static MUTEX_LOCK: Real = Real::new(c"pthread_mutex_lock");
+static MUTEX_TRYLOCK: Real = Real::new(c"pthread_mutex_trylock");
+static MUTEX_UNLOCK: Real = Real::new(c"pthread_mutex_unlock");
+static KEY_CREATE: Real = Real::new(c"pthread_key_create");
+static GETSPECIFIC: Real = Real::new(c"pthread_getspecific");
+static SETSPECIFIC: Real = Real::new(c"pthread_setspecific");
+static REGISTER_ATFORK: Real = Real::new(c"__register_atfork");
+
+/// Whether all functions that a served lock needs were found.
+pub fn complete() -> bool {
+    [
+        &COND_SIGNAL,
+        &COND_WAIT,
+        &COND_TIMEDWAIT,
+        &MUTEX_LOCK,
+        &MUTEX_TRYLOCK,
+        &MUTEX_UNLOCK,
+        &KEY_CREATE,
+        &GETSPECIFIC,
+        &SETSPECIFIC,
+        &REGISTER_ATFORK,
+    ]
+    .into_iter()
+    .all(|real| !real.get().is_null())
+}
+
+/// A `pthread_mutex_t`.
+#[derive(Clone, Copy)]
+pub struct Mutex(pub *mut c_void);
+
+impl deconvoy_gil::Guard for Mutex {
+    unsafe fn lock(&self) {
+        // SAFETY: the type is POSIX's, `complete` found it, and the mutex is the interpreter's.
+        unsafe { MUTEX_LOCK.typed::<unsafe extern "C" fn(*mut c_void) -> c_int>()(self.0) };
+    }
+
+    unsafe fn try_lock(&self) -> bool {
+        // SAFETY: as in `lock`.
+        unsafe { MUTEX_TRYLOCK.typed::<unsafe extern "C" fn(*mut c_void) -> c_int>()(self.0) == 0 }
+    }
+
+    unsafe fn unlock(&self) {
+        // SAFETY: as in `lock`.
+        unsafe { MUTEX_UNLOCK.typed::<unsafe extern "C" fn(*mut c_void) -> c_int>()(self.0) };
+    }
+}
+
+pub type Key = u32;
+
+pub fn key_create(destructor: unsafe extern "C" fn(*mut c_void)) -> Option<Key> {
+    type Create =
+        unsafe extern "C" fn(*mut Key, Option<unsafe extern "C" fn(*mut c_void)>) -> c_int;
+    let mut key = 0;
+    // SAFETY: the type is POSIX's, and `complete` found it.
+    (unsafe { KEY_CREATE.typed::<Create>()(&raw mut key, Some(destructor)) } == 0).then_some(key)
+}
+
+pub fn get_specific(key: Key) -> usize {
+    // SAFETY: the type is POSIX's, `complete` found it, and the key is ours.
+    unsafe { GETSPECIFIC.typed::<unsafe extern "C" fn(Key) -> *mut c_void>()(key) as usize }
+}
+
+pub fn set_specific(key: Key, value: usize) -> bool {
+    // SAFETY: as in `get_specific`.
+    unsafe {
+        SETSPECIFIC.typed::<unsafe extern "C" fn(Key, *const c_void) -> c_int>()(
+            key,
+            value as *const c_void,
+        ) == 0
+    }
+}
+
+/// Has `child` called in a child after each fork.
+pub fn at_fork_in_child(child: unsafe extern "C" fn()) {
+    type Handler = Option<unsafe extern "C" fn()>;
+    type Register = unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void) -> c_int;
+    // SAFETY: the type is glibc's (what `pthread_atfork` calls), and `complete` found it; a null
+    // library handle says that the handler stays.
+    unsafe {
+        REGISTER_ATFORK.typed::<Register>()(None, None, Some(child), core::ptr::null_mut());
+    }
+}
+
+pub fn py_version() -> Option<&'static core::ffi::CStr> {
+    let get = symbol(c"Py_GetVersion");
+    if get.is_null() {
+        return None;
+    }
+    // SAFETY: CPython gives this function this type in every version, and it may be called before
+    // initialisation.
+    let text = unsafe {
+        let get: unsafe extern "C" fn() -> *const c_char = transmute_copy(&get);
+        get()
+    };
+    // SAFETY: the text is static and zero-terminated.
+    (!text.is_null()).then(|| unsafe { core::ffi::CStr::from_ptr(text) })
+}
+
+/// Where in a [`Real`] the address is, for assembly.
+pub const AT: usize = core::mem::offset_of!(Real, at);

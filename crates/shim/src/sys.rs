@@ -1,0 +1,273 @@
+//! System calls, without a C library in between: none of them touches `errno`.
+
+use core::arch::asm;
+
+use deconvoy_gil::{AtomicU32, System};
+use deconvoy_policy::Nanos;
+
+#[cfg(target_arch = "x86_64")]
+mod number {
+    pub const CLOSE: usize = 3;
+    pub const MMAP: usize = 9;
+    pub const GETPID: usize = 39;
+    pub const GETPPID: usize = 110;
+    pub const PRCTL: usize = 157;
+    pub const GETTID: usize = 186;
+    pub const FUTEX: usize = 202;
+    pub const SCHED_GETAFFINITY: usize = 204;
+    pub const OPENAT: usize = 257;
+    pub const FTRUNCATE: usize = 77;
+    pub const READ: usize = 0;
+    pub const PROCESS_VM_READV: usize = 310;
+}
+
+#[cfg(target_arch = "aarch64")]
+mod number {
+    pub const CLOSE: usize = 57;
+    pub const MMAP: usize = 222;
+    pub const GETPID: usize = 172;
+    pub const GETPPID: usize = 173;
+    pub const PRCTL: usize = 167;
+    pub const GETTID: usize = 178;
+    pub const FUTEX: usize = 98;
+    pub const SCHED_GETAFFINITY: usize = 123;
+    pub const OPENAT: usize = 56;
+    pub const FTRUNCATE: usize = 46;
+    pub const READ: usize = 63;
+    pub const PROCESS_VM_READV: usize = 270;
+}
+
+/// # Safety
+/// The call with these arguments harms no memory of this program.
+#[cfg(target_arch = "x86_64")]
+unsafe fn syscall(number: usize, a: [usize; 6]) -> isize {
+    let result;
+    // SAFETY: the caller vouches for the call; the kernel keeps all registers but those named.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number => result,
+            in("rdi") a[0], in("rsi") a[1], in("rdx") a[2],
+            in("r10") a[3], in("r8") a[4], in("r9") a[5],
+            lateout("rcx") _, lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// # Safety
+/// The call with these arguments harms no memory of this program.
+#[cfg(target_arch = "aarch64")]
+unsafe fn syscall(number: usize, a: [usize; 6]) -> isize {
+    let result;
+    // SAFETY: the caller vouches for the call; the kernel keeps all registers but x0.
+    unsafe {
+        asm!(
+            "svc 0",
+            in("x8") number,
+            inlateout("x0") a[0] => result,
+            in("x1") a[1], in("x2") a[2], in("x3") a[3], in("x4") a[4], in("x5") a[5],
+            options(nostack),
+        );
+    }
+    result
+}
+
+#[repr(C)]
+pub struct Timespec {
+    pub seconds: i64,
+    pub nanoseconds: i64,
+}
+
+impl Timespec {
+    pub fn nanos(&self) -> Nanos {
+        let seconds = u64::try_from(self.seconds).unwrap_or(0);
+        let rest = u64::try_from(self.nanoseconds).unwrap_or(0);
+        Nanos(seconds.saturating_mul(1_000_000_000).saturating_add(rest))
+    }
+}
+
+unsafe extern "C" {
+    /// In the vDSO through the C library: no system call, no `errno` for these clocks.
+    fn clock_gettime(clock: i32, time: *mut Timespec) -> i32;
+}
+
+const CLOCK_REALTIME: i32 = 0;
+const CLOCK_MONOTONIC: i32 = 1;
+
+fn clock(which: i32) -> Nanos {
+    let mut time = Timespec { seconds: 0, nanoseconds: 0 };
+    // SAFETY: `time` is a valid place for the result.
+    unsafe { clock_gettime(which, &raw mut time) };
+    time.nanos()
+}
+
+pub fn unix_ns() -> u64 {
+    clock(CLOCK_REALTIME).0
+}
+
+/// Linux, as a gate needs it.
+#[derive(Clone, Copy)]
+pub struct Linux;
+
+const FUTEX_WAKE: usize = 1;
+const FUTEX_WAIT_BITSET: usize = 9;
+const FUTEX_PRIVATE: usize = 128;
+
+impl System for Linux {
+    fn now(&self) -> Nanos {
+        clock(CLOCK_MONOTONIC)
+    }
+
+    fn futex_wait(&self, word: &AtomicU32, expected: u32, deadline: Option<Nanos>) {
+        let time = deadline.map(|deadline| Timespec {
+            seconds: i64::try_from(deadline.0 / 1_000_000_000).unwrap_or(i64::MAX),
+            nanoseconds: i64::try_from(deadline.0 % 1_000_000_000).unwrap_or(0),
+        });
+        let time = time.as_ref().map_or(0, |time| &raw const *time as usize);
+        let op = FUTEX_WAIT_BITSET | FUTEX_PRIVATE;
+        let word = &raw const *word as usize;
+        // SAFETY: the word and the deadline outlive the call, which reads both.
+        unsafe {
+            syscall(number::FUTEX, [word, op, expected as usize, time, 0, u32::MAX as usize])
+        };
+    }
+
+    fn futex_wake(&self, word: &AtomicU32, count: u32) {
+        let word = &raw const *word as usize;
+        // SAFETY: the call reads nothing but the word's address.
+        unsafe {
+            syscall(number::FUTEX, [word, FUTEX_WAKE | FUTEX_PRIVATE, count as usize, 0, 0, 0]);
+        }
+    }
+}
+
+pub fn pid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { syscall(number::GETPID, [0; 6]) as u32 }
+}
+
+pub fn parent_pid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { syscall(number::GETPPID, [0; 6]) as u32 }
+}
+
+pub fn thread_id() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { syscall(number::GETTID, [0; 6]) as u32 }
+}
+
+/// The name that the kernel knows the calling thread by, zero-padded.
+pub fn thread_name() -> [u8; 16] {
+    const PR_GET_NAME: usize = 16;
+    let mut name = [0u8; 16];
+    // SAFETY: the kernel writes at most 16 bytes.
+    unsafe { syscall(number::PRCTL, [PR_GET_NAME, name.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    name
+}
+
+/// On how many processors this process may run; at least 1.
+pub fn cores() -> u32 {
+    let mut mask = [0u64; 128];
+    let bytes = size_of_val(&mask);
+    // SAFETY: the kernel writes at most `bytes`.
+    let written = unsafe {
+        syscall(number::SCHED_GETAFFINITY, [0, bytes, mask.as_mut_ptr() as usize, 0, 0, 0])
+    };
+    if written <= 0 {
+        return 1;
+    }
+    mask.iter().map(|word| word.count_ones()).sum::<u32>().max(1)
+}
+
+/// Fresh zeroed memory, of which only what is touched takes room; `None` when there is none.
+pub fn map_anonymous(bytes: usize) -> Option<*mut u8> {
+    const PRIVATE_ANONYMOUS_NORESERVE: usize = 0x02 | 0x20 | 0x4000;
+    map(bytes, PRIVATE_ANONYMOUS_NORESERVE, usize::MAX)
+}
+
+fn map(bytes: usize, flags: usize, file: usize) -> Option<*mut u8> {
+    const READ_WRITE: usize = 3;
+    // SAFETY: a new mapping at a place of the kernel's choice harms nothing.
+    let at = unsafe { syscall(number::MMAP, [0, bytes, READ_WRITE, flags, file, 0]) };
+    (at > 0).then_some(at as *mut u8)
+}
+
+/// Makes a new file of `bytes` and maps it; `None` when it exists or anything fails. `path` ends
+/// with a zero byte.
+pub fn map_new_file(path: &[u8], bytes: usize) -> Option<*mut u8> {
+    const AT_FDCWD: usize = -100isize as usize;
+    const CREATE_NEW: usize = 0o2 | 0o100 | 0o200 | 0o2_000_000;
+    const SHARED: usize = 1;
+    if path.last() != Some(&0) {
+        return None;
+    }
+    // SAFETY: the path is zero-terminated.
+    let file = unsafe {
+        syscall(number::OPENAT, [AT_FDCWD, path.as_ptr() as usize, CREATE_NEW, 0o644, 0, 0])
+    };
+    let file = usize::try_from(file).ok()?;
+    // SAFETY: the descriptor is ours.
+    let sized = unsafe { syscall(number::FTRUNCATE, [file, bytes, 0, 0, 0, 0]) } == 0;
+    let at = if sized { map(bytes, SHARED, file) } else { None };
+    // SAFETY: the descriptor is ours, and a mapping outlives it.
+    unsafe { syscall(number::CLOSE, [file, 0, 0, 0, 0, 0]) };
+    at
+}
+
+/// Reads the start of a file into `place`; how many bytes. `path` ends with a zero byte.
+pub fn read_file(path: &[u8], place: &mut [u8]) -> usize {
+    const AT_FDCWD: usize = -100isize as usize;
+    const READ_ONLY: usize = 0o2_000_000;
+    if path.last() != Some(&0) {
+        return 0;
+    }
+    // SAFETY: the path is zero-terminated.
+    let file =
+        unsafe { syscall(number::OPENAT, [AT_FDCWD, path.as_ptr() as usize, READ_ONLY, 0, 0, 0]) };
+    let Ok(file) = usize::try_from(file) else { return 0 };
+    let (at, room) = (place.as_mut_ptr() as usize, place.len());
+    // SAFETY: the kernel writes at most `room` bytes to `place`; the descriptor is ours.
+    let read = unsafe { syscall(number::READ, [file, at, room, 0, 0, 0]) };
+    // SAFETY: the descriptor is ours.
+    unsafe { syscall(number::CLOSE, [file, 0, 0, 0, 0, 0]) };
+    usize::try_from(read).unwrap_or(0)
+}
+
+/// Reads memory of this process that may not be there.
+pub fn peek<const WORDS: usize>(address: usize) -> Option<[u64; WORDS]> {
+    let mut words = [0u64; WORDS];
+    let bytes = size_of_val(&words);
+    let here = [words.as_mut_ptr() as usize, bytes];
+    let there = [address, bytes];
+    let (local, remote) = (here.as_ptr() as usize, there.as_ptr() as usize);
+    // SAFETY: the kernel writes to `words` only and answers a bad address with an error.
+    let read =
+        unsafe { syscall(number::PROCESS_VM_READV, [pid() as usize, local, 1, remote, 1, 0]) };
+    if usize::try_from(read) == Ok(bytes) {
+        return Some(words);
+    }
+    // Forbidden by a sandbox, it may be: memory around a lock that lies on one page with the lock
+    // itself is there.
+    const PAGE: usize = 4096;
+    const EPERM: isize = -1;
+    const ENOSYS: isize = -38;
+    let on_one_page = address / PAGE == (address + bytes) / PAGE;
+    if (read == EPERM || read == ENOSYS) && on_one_page && address.is_multiple_of(8) {
+        // SAFETY: the caller's lock is on this page (see `host::Lock::looks_like_one`).
+        return Some(unsafe { (address as *const [u64; WORDS]).read_volatile() });
+    }
+    None
+}
+
+/// Ends the program at once, with a signal that leaves a core file.
+pub fn trap() -> ! {
+    // SAFETY: the instruction raises SIGILL or SIGTRAP and does not return.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        asm!("ud2", options(noreturn));
+        #[cfg(target_arch = "aarch64")]
+        asm!("brk #1", options(noreturn));
+    }
+}

@@ -1,0 +1,203 @@
+//! A small number for each thread that uses a lock, given when it first does and taken back when
+//! it ends.
+
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use deconvoy_gil::{Parker, Seat};
+use deconvoy_policy::{MAX_THREADS, WaiterId};
+
+use crate::{config, host, names, real, sys, tracing};
+
+/// What is kept of a thread. Written by the thread itself but for `priority` and `next_free`.
+pub struct Slot {
+    /// Which of the threads under this number it is; 0: none yet.
+    pub generation: AtomicU32,
+    pub native_id: AtomicU32,
+    priority: AtomicU32,
+    /// Its record in the trace.
+    pub trace: AtomicU32,
+    /// The lock that it may be queued at without waiting there, as number + 1; 0: none.
+    pub pending: AtomicU32,
+    /// It is inside a hook: a signal handler that comes here meanwhile is passed through.
+    pub busy: AtomicU32,
+    /// Counts acquisitions, to look at the thread's name again now and then.
+    pub acquired: AtomicU32,
+    /// `switch_number` when its present wait began (watching only).
+    pub switches: AtomicU64,
+    next_free: AtomicU32,
+}
+
+impl Slot {
+    const fn new() -> Slot {
+        Slot {
+            generation: AtomicU32::new(0),
+            native_id: AtomicU32::new(0),
+            priority: AtomicU32::new(0),
+            trace: AtomicU32::new(0),
+            pending: AtomicU32::new(0),
+            busy: AtomicU32::new(0),
+            acquired: AtomicU32::new(0),
+            switches: AtomicU64::new(0),
+            next_free: AtomicU32::new(0),
+        }
+    }
+
+    pub fn set_priority(&self, priority: i8) {
+        self.priority.store(u32::from(priority.cast_unsigned()), Ordering::Relaxed);
+    }
+}
+
+static SLOTS: [Slot; MAX_THREADS] = [const { Slot::new() }; MAX_THREADS];
+pub static PARKERS: [Parker; MAX_THREADS] = [const { Parker::new() }; MAX_THREADS];
+
+/// Numbers below this have been used.
+static FRESH: AtomicU32 = AtomicU32::new(0);
+
+/// A stack of numbers to use again: the top as number + 1 in the low half, a count of changes in
+/// the high half, so that a top that came back is not taken for one that stayed (ABA).
+static FREE: AtomicU64 = AtomicU64::new(0);
+
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// The thread-specific key, as key + 1; 0: there is none.
+static KEY: AtomicU32 = AtomicU32::new(0);
+
+#[derive(Clone, Copy)]
+pub struct Me {
+    pub who: WaiterId,
+    pub slot: &'static Slot,
+}
+
+impl Me {
+    fn at(number: u32) -> Option<Me> {
+        SLOTS.get(number as usize).map(|slot| Me { who: WaiterId(number), slot })
+    }
+
+    pub fn seat(&self) -> Seat {
+        Seat {
+            who: self.who,
+            generation: self.slot.generation.load(Ordering::Relaxed),
+            priority: (self.slot.priority.load(Ordering::Relaxed) as u8).cast_signed(),
+        }
+    }
+
+    pub fn trace(&self) -> u16 {
+        self.slot.trace.load(Ordering::Relaxed) as u16
+    }
+}
+
+/// Makes the key. Called once, from the constructor.
+pub fn set_up() -> bool {
+    let key = real::key_create(ended);
+    KEY.store(key.map_or(0, |key| key + 1), Ordering::Relaxed);
+    key.is_some()
+}
+
+/// The thread with this number.
+pub fn other(who: WaiterId) -> Option<Me> {
+    Me::at(who.0)
+}
+
+/// The calling thread; `None` when there are more threads than numbers.
+pub fn me() -> Option<Me> {
+    let key = KEY.load(Ordering::Relaxed).checked_sub(1)?;
+    match real::get_specific(key) {
+        0 => enrol(key),
+        number => Me::at(number as u32 - 1),
+    }
+}
+
+#[cold]
+fn enrol(key: real::Key) -> Option<Me> {
+    let me = Me::at(take_number()?)?;
+    if !real::set_specific(key, me.who.0 as usize + 1) {
+        give_back(me);
+        return None;
+    }
+    begin(me);
+    Some(me)
+}
+
+fn begin(me: Me) {
+    let slot = me.slot;
+    // 0 says that nobody was here.
+    let generation = GENERATION.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
+    slot.generation.store(generation, Ordering::Relaxed);
+    slot.native_id.store(sys::thread_id(), Ordering::Relaxed);
+    slot.pending.store(0, Ordering::Relaxed);
+    slot.busy.store(0, Ordering::Relaxed);
+    slot.acquired.store(0, Ordering::Relaxed);
+    slot.trace.store(0, Ordering::Relaxed);
+    slot.set_priority(0);
+    tracing::start_thread(me);
+    names::refresh(me);
+}
+
+fn take_number() -> Option<u32> {
+    let mut top = FREE.load(Ordering::Acquire);
+    while let Some(number) = (top as u32).checked_sub(1) {
+        let next = SLOTS.get(number as usize)?.next_free.load(Ordering::Relaxed);
+        let new = ((top >> 32).wrapping_add(1) << 32) | u64::from(next);
+        // Acquire pairs with the Release in `give_back`.
+        match FREE.compare_exchange_weak(top, new, Ordering::Acquire, Ordering::Acquire) {
+            Ok(_) => return Some(number),
+            Err(now) => top = now,
+        }
+    }
+    let fresh = FRESH.fetch_add(1, Ordering::Relaxed);
+    if (fresh as usize) < MAX_THREADS {
+        return Some(fresh);
+    }
+    FRESH.store(MAX_THREADS as u32, Ordering::Relaxed);
+    None
+}
+
+fn give_back(me: Me) {
+    let mut top = FREE.load(Ordering::Relaxed);
+    loop {
+        me.slot.next_free.store(top as u32, Ordering::Relaxed);
+        let new = ((top >> 32).wrapping_add(1) << 32) | u64::from(me.who.0 + 1);
+        // Release pairs with the Acquire in `take_number`: `next_free` is seen.
+        match FREE.compare_exchange_weak(top, new, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(now) => top = now,
+        }
+    }
+}
+
+/// The key's destructor: the thread ends.
+unsafe extern "C" fn ended(number: *mut c_void) {
+    if let Some(me) = (number as u32).checked_sub(1).and_then(Me::at) {
+        host::thread_ended(me);
+        tracing::end_thread(me);
+        give_back(me);
+    }
+}
+
+/// In a forked child, where the calling thread is the only one.
+pub fn forked() {
+    let Some(key) = KEY.load(Ordering::Relaxed).checked_sub(1) else { return };
+    let used = FRESH.load(Ordering::Relaxed) as usize;
+    for parker in PARKERS.iter().take(used) {
+        parker.exit();
+    }
+    FREE.store(0, Ordering::Relaxed);
+    if real::get_specific(key) == 0 {
+        FRESH.store(0, Ordering::Relaxed);
+        return;
+    }
+    FRESH.store(1, Ordering::Relaxed);
+    if real::set_specific(key, 1)
+        && let Some(me) = Me::at(0)
+    {
+        begin(me);
+    }
+}
+
+/// The static priority that the policy in force gives a thread of this name.
+pub fn classify(me: Me, name: &[u8]) {
+    if let Some(spec) = config::get().policy {
+        me.slot.set_priority(spec.priority(name, me.slot.native_id.load(Ordering::Relaxed)));
+    }
+}
