@@ -89,6 +89,9 @@ pub struct Adaptive<'a> {
     slots: Slots<'a>,
     /// Those who earn credit while they wait, most credit first.
     ready: Queue,
+    /// Those who were forced out with credit left, most first. It neither grows nor falls: what
+    /// computes must not earn by waiting, or many such threads together are never without credit.
+    kept: Queue,
     /// Those who were forced out without credit, first come first served.
     spent: Queue,
     hold: Option<Hold>,
@@ -114,10 +117,11 @@ impl<'a> Adaptive<'a> {
             params,
             slots: Slots::new(slots),
             ready: Queue::new(QueueId::READY),
+            kept: Queue::new(QueueId::KEPT),
             spent: Queue::new(QueueId::SPENT),
             hold: None,
             granted: None,
-            // So far on that a new thread, whose mark is zero, starts with full credit.
+            // So far on that no mark is ever below zero.
             clock: params.credit.0,
             clock_from: Nanos::ZERO,
             turn: None,
@@ -135,8 +139,10 @@ impl<'a> Adaptive<'a> {
     }
 
     fn credit(&self, now: Nanos, who: WaiterId) -> Nanos {
-        if self.spent.holds(&self.slots, who) {
-            return Nanos::ZERO;
+        match self.slots.at(who).queue {
+            QueueId::SPENT => return Nanos::ZERO,
+            QueueId::KEPT => return self.slots.at(who).kept,
+            _ => {}
         }
         let lag = self.clock(now).saturating_sub(self.slots.at(who).mark);
         Nanos(lag.min(self.params.credit.0))
@@ -152,6 +158,7 @@ impl<'a> Adaptive<'a> {
 
     fn dequeue(&mut self, who: WaiterId) {
         self.ready.remove(&mut self.slots, who);
+        self.kept.remove(&mut self.slots, who);
         self.spent.remove(&mut self.slots, who);
         self.slots.at_mut(who).timer = Nanos::ZERO;
     }
@@ -163,14 +170,24 @@ impl<'a> Adaptive<'a> {
             .or_else(|| self.spent.head())
     }
 
+    /// Who waits with the most credit.
+    fn richest(&self, now: Nanos) -> Option<WaiterId> {
+        match (self.ready.head(), self.kept.head()) {
+            (Some(ready), Some(kept)) if self.credit(now, kept) > self.credit(now, ready) => {
+                Some(kept)
+            }
+            (None, kept) => kept,
+            (ready, _) => ready,
+        }
+    }
+
     /// Who gets a free lock.
     fn next(&self, now: Nanos) -> Option<WaiterId> {
-        let ready = self.ready.head();
-        let slice = self.next_slice();
-        match (ready, slice) {
-            (Some(ready), Some(_)) if self.credit(now, ready) >= self.params.wakeup => Some(ready),
+        let richest = self.richest(now);
+        match (richest, self.next_slice()) {
+            (Some(rich), Some(_)) if self.credit(now, rich) >= self.params.wakeup => Some(rich),
             (_, Some(slice)) => Some(slice),
-            (ready, None) => ready,
+            (rich, None) => rich,
         }
     }
 
@@ -183,15 +200,17 @@ impl<'a> Adaptive<'a> {
         } else {
             credit_ends.after(self.params.guard)
         };
-        let at = if self.spent.holds(&self.slots, who) {
-            of_slice
-        } else {
-            // The difference between the two credits grows as fast as time: first the holder's
-            // falls, then, with the clock running again, the waiter's rises.
+        // The difference between the two credits grows as fast as time: first the holder's falls;
+        // then, with the clock running again, that of a waiter who earns rises.
+        let credit = self.credit(now, who);
+        let earns = self.ready.holds(&self.slots, who);
+        let at = if earns || credit >= self.params.wakeup {
             let holders = Nanos(hold.credit.0.saturating_sub(now.since(hold.since).0));
-            let missing = (self.params.wakeup.0.saturating_add(holders.0))
-                .saturating_sub(self.credit(now, who).0);
+            let missing =
+                self.params.wakeup.0.saturating_add(holders.0).saturating_sub(credit.0);
             now.after(Nanos(missing)).min(of_slice)
+        } else {
+            of_slice
         };
         match self.hands_off {
             Some(interval) => at.max(hold.since.after(interval)),
@@ -227,7 +246,7 @@ impl<'a> Adaptive<'a> {
     /// Only the first of each queue and the owner of the slice keep a timer: they are the ones
     /// that can be next. A timer that is too early is set anew when it runs out.
     fn keeps_timer(&self, who: WaiterId) -> bool {
-        self.ready.head() == Some(who) || self.next_slice() == Some(who)
+        [self.ready.head(), self.kept.head(), self.next_slice()].contains(&Some(who))
     }
 
     fn linger(&mut self, now: Nanos, who: WaiterId, until: Nanos, actions: &mut Actions) {
@@ -264,12 +283,15 @@ impl<'a> Adaptive<'a> {
         actions.push(Action::Wake { who });
     }
 
-    fn start(&mut self, who: WaiterId, priority: i8) {
+    /// A new thread may begin at once, but has to earn the rest: many that start together and
+    /// compute would else go before everybody for a slice each.
+    fn start(&mut self, now: Nanos, who: WaiterId, priority: i8) {
         self.dequeue(who);
         if self.turn == Some(who) {
             self.turn = None;
         }
         self.slots.start(who, priority);
+        self.set_credit(now, who, self.params.wakeup);
     }
 
     fn arrive(&mut self, now: Nanos, who: WaiterId, actions: &mut Actions) {
@@ -279,21 +301,27 @@ impl<'a> Adaptive<'a> {
         self.slots.at_mut(who).timer = Nanos::ZERO;
         if !self.waits(who) {
             self.returned(now, who);
-            if self.slots.at(who).spent && self.credit(now, who) < self.params.wakeup {
-                self.spent.push_back(&mut self.slots, who);
-            } else {
-                // A mark below the cap earns nothing more: threads at the cap are equals.
-                let credit = self.credit(now, who);
-                self.set_credit(now, who, credit);
-                let mark = self.slots.at(who).mark;
-                self.ready
-                    .insert(&mut self.slots, who, |slots, other| slots.at(other).mark <= mark);
-            }
+            self.enqueue(now, who);
         }
         let Some(hold) = self.hold else { return };
         if self.keeps_timer(who) {
             self.consider(now, who, actions);
             self.linger_for_return(now, &hold, who, actions);
+        }
+    }
+
+    fn enqueue(&mut self, now: Nanos, who: WaiterId) {
+        let credit = self.credit(now, who);
+        if !self.slots.at(who).forced {
+            // A mark below the cap earns nothing more: threads at the cap are equals.
+            self.set_credit(now, who, credit);
+            let mark = self.slots.at(who).mark;
+            self.ready.insert(&mut self.slots, who, |slots, other| slots.at(other).mark <= mark);
+        } else if credit >= self.params.wakeup {
+            self.slots.at_mut(who).kept = credit;
+            self.kept.insert(&mut self.slots, who, |slots, other| slots.at(other).kept >= credit);
+        } else {
+            self.spent.push_back(&mut self.slots, who);
         }
     }
 
@@ -329,6 +357,7 @@ impl<'a> Adaptive<'a> {
         }
         let credit = self.credit(now, who);
         self.dequeue(who);
+        self.set_credit(now, who, credit);
         self.granted = None;
         self.score_linger(now, who);
         let interrupted = self.turn.is_some_and(|owner| owner != who && self.waits(owner));
@@ -345,7 +374,7 @@ impl<'a> Adaptive<'a> {
     /// The lock has a new holder: whoever may ask it first needs a timer that is early enough.
     fn watch(&mut self, now: Nanos, actions: &mut Actions) {
         let Some(hold) = self.hold else { return };
-        let first = [self.ready.head(), self.next_slice()]
+        let first = [self.ready.head(), self.kept.head(), self.next_slice()]
             .into_iter()
             .flatten()
             .map(|who| (self.due(now, &hold, who), who))
@@ -372,7 +401,7 @@ impl<'a> Adaptive<'a> {
             }
         }
         let slot = self.slots.at_mut(who);
-        slot.spent = asked && left == Nanos::ZERO;
+        slot.forced = asked;
         slot.burst_now = slot.burst_now.after(held);
         slot.released_at = if asked { Nanos::ZERO } else { now };
         let expected_back = !asked && slot.predictor.says_short();
@@ -420,7 +449,7 @@ impl<'a> Adaptive<'a> {
 impl Policy for Adaptive<'_> {
     fn step(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
         match event {
-            Event::Start { who, priority } => self.start(who, priority),
+            Event::Start { who, priority } => self.start(now, who, priority),
             Event::Interval { length } => {
                 self.hands_off = (length > HANDS_OFF).then_some(length);
             }

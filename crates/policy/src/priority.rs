@@ -45,7 +45,11 @@ impl<'a> Priority<'a> {
 
     /// What `who` must do about the present holder: ask now (`due`), later, or never.
     fn consider(&mut self, now: Nanos, who: WaiterId, due: bool, actions: &mut Actions) {
-        let holder = self.holder.map_or(i8::MIN, |holder| self.priority(holder));
+        let Some(holder) = self.holder else {
+            actions.push(Action::Wake { who });
+            return;
+        };
+        let holder = self.priority(holder);
         let mine = self.priority(who);
         if mine > holder || (mine == holder && due) {
             actions.push(Action::Ask { who });

@@ -16,8 +16,8 @@ pub struct Slot {
     pub(crate) next: u32,
     pub(crate) queue: QueueId,
     pub(crate) priority: i8,
-    /// `adaptive`: its last release was forced and its credit was used up.
-    pub(crate) spent: bool,
+    /// `adaptive`: its last release was forced.
+    pub(crate) forced: bool,
     pub(crate) predictor: Predictor,
     /// `adaptive`: the point of the policy's virtual clock at which its credit was zero.
     /// `timeout`: the number of switches when it last began to wait.
@@ -25,6 +25,8 @@ pub struct Slot {
     /// When its timer will run out; zero: none is set.
     pub(crate) timer: Nanos,
     pub(crate) released_at: Nanos,
+    /// `adaptive`: its credit, while it waits in `KEPT`.
+    pub(crate) kept: Nanos,
     /// `adaptive`: a running mean of how long it keeps the lock between two real absences.
     pub(crate) burst: Nanos,
     /// `adaptive`: what it has held since its last real absence.
@@ -39,6 +41,7 @@ impl QueueId {
     pub(crate) const NONE: QueueId = QueueId(0);
     pub(crate) const READY: QueueId = QueueId(1);
     pub(crate) const SPENT: QueueId = QueueId(2);
+    pub(crate) const KEPT: QueueId = QueueId(3);
 }
 
 /// The records of all threads. A number without a record answers with a spare one, so that no
