@@ -206,8 +206,7 @@ impl<'a> Adaptive<'a> {
         let earns = self.ready.holds(&self.slots, who);
         let at = if earns || credit >= self.params.wakeup {
             let holders = Nanos(hold.credit.0.saturating_sub(now.since(hold.since).0));
-            let missing =
-                self.params.wakeup.0.saturating_add(holders.0).saturating_sub(credit.0);
+            let missing = self.params.wakeup.0.saturating_add(holders.0).saturating_sub(credit.0);
             now.after(Nanos(missing)).min(of_slice)
         } else {
             of_slice

@@ -86,14 +86,14 @@ pub struct Rules<'s> {
 
 impl<'s> Rules<'s> {
     fn parse(text: &'s str) -> Result<Rules<'s>, ParseError<'s>> {
-        for rule in text.split(',').filter(|rule| !rule.is_empty()) {
+        for rule in parts(text) {
             Rules::split(rule).ok_or(ParseError::NotARule(rule))?;
         }
         Ok(Rules { text })
     }
 
     fn split(rule: &str) -> Option<(&str, i8)> {
-        let (pattern, priority) = rule.rsplit_once('=')?;
+        let (pattern, priority) = cut(rule, b'=')?;
         let valid_id = pattern.strip_prefix("tid:").is_none_or(|id| id.parse::<u32>().is_ok());
         (!pattern.is_empty() && valid_id).then_some((pattern, priority.parse().ok()?))
     }
@@ -101,7 +101,7 @@ impl<'s> Rules<'s> {
     /// The priority of a thread: that of the first rule that matches, else 0. Names are compared
     /// as bytes: a thread may carry any.
     pub fn priority(&self, name: &[u8], native_id: u32) -> i8 {
-        for (pattern, priority) in self.text.split(',').filter_map(Rules::split) {
+        for (pattern, priority) in parts(self.text).filter_map(Rules::split) {
             let matches = match (pattern.strip_prefix("tid:"), pattern.strip_suffix('*')) {
                 (Some(id), _) => id.parse() == Ok(native_id),
                 (None, Some(start)) => name.starts_with(start.as_bytes()),
@@ -115,13 +115,36 @@ impl<'s> Rules<'s> {
     }
 }
 
+/// What stands before and behind the first `mark`. The standard library's own search carries a
+/// check that can panic as far as the compiler knows, and the preloaded library has none.
+fn cut(text: &str, mark: u8) -> Option<(&str, &str)> {
+    let at = text.bytes().position(|byte| byte == mark)?;
+    Some((text.get(..at)?, text.get(at + 1..)?))
+}
+
+/// The parts between commas, without empty ones.
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    core::iter::from_fn(move || {
+        (!rest.is_empty()).then(|| {
+            let (part, behind) = cut(rest, b',').unwrap_or((rest, ""));
+            rest = behind;
+            part
+        })
+    })
+    .filter(|part| !part.is_empty())
+}
+
 fn parse_time(text: &str) -> Result<Nanos, ParseError<'_>> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match text.strip_prefix(digits) {
-        Some("ns") => 1,
-        Some("us") => 1_000,
-        Some("ms") => 1_000_000,
-        Some("s") => 1_000_000_000,
+    let end = text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
+    let (Some(digits), Some(unit)) = (text.get(..end), text.get(end..)) else {
+        return Err(ParseError::NotATime(text));
+    };
+    let unit = match unit {
+        "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
         _ => return Err(ParseError::NotATime(text)),
     };
     let number: u64 = digits.parse().map_err(|_| ParseError::NotATime(text))?;
@@ -145,9 +168,9 @@ fn parse_times<'s>(
     text: &'s str,
     options: &mut [TimeOption<'_>],
 ) -> Result<(), ParseError<'s>> {
-    for part in text.split(',').filter(|part| !part.is_empty()) {
+    for part in parts(text) {
         // A lone time is the policy's first option: `timeout:1ms`.
-        let (name, value) = match part.split_once('=') {
+        let (name, value) = match cut(part, b'=') {
             Some(pair) => pair,
             None => (options.first().map_or("", |option| option.name), part),
         };
@@ -171,7 +194,7 @@ impl<'s> Spec<'s> {
     /// # Errors
     /// A [`ParseError`] that says what is wrong and what would be right.
     pub fn parse(text: &'s str) -> Result<Spec<'s>, ParseError<'s>> {
-        let (name, options) = text.split_once(':').unwrap_or((text, ""));
+        let (name, options) = cut(text, b':').unwrap_or((text, ""));
         let time = |name, place, low| TimeOption { name, place, low, high: HIGH };
         match name {
             "timeout" => {
@@ -251,6 +274,58 @@ impl Policy for AnyPolicy<'_> {
             AnyPolicy::Timeout(policy) => policy.bound(threads, check),
             AnyPolicy::Priority(policy) => policy.bound(threads, check),
             AnyPolicy::Adaptive(policy) => policy.bound(threads, check),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn options_are_read() {
+        let Ok(Spec::Timeout(params)) = Spec::parse("timeout:1ms") else { panic!() };
+        assert_eq!(params.interval, Some(Nanos::from_millis(1)));
+        let Ok(Spec::Adaptive(params)) = Spec::parse("adaptive:slice=10ms,grace=0us") else {
+            panic!()
+        };
+        assert_eq!((params.slice, params.grace), (Nanos::from_millis(10), Nanos::ZERO));
+        let Ok(spec) = Spec::parse("priority:io-*=10,tid:7=-3,spin=-1") else { panic!() };
+        assert_eq!(spec.priority(b"io-3", 1), 10);
+        assert_eq!(spec.priority(b"spin", 7), -3);
+        assert_eq!(spec.priority(b"spin", 1), -1);
+        assert_eq!(spec.priority(b"other", 1), 0);
+    }
+
+    #[test]
+    fn a_mistake_is_named() {
+        for (text, says) in [
+            ("fair", "no policy \"fair\"; there are adaptive, priority, timeout"),
+            ("", "no policy \"\"; there are adaptive, priority, timeout"),
+            ("timeout:5", "\"5\" is not a time; write a whole number and ns, us, ms or s"),
+            ("timeout:1h", "\"1h\" is not a time; write a whole number and ns, us, ms or s"),
+            ("timeout:0ms", "interval must be from 1us to 10s"),
+            (
+                "timeout:99999999999999999s",
+                "\"99999999999999999s\" is not a time; write a whole number and ns, us, ms or s",
+            ),
+            ("adaptive:slice=1us", "slice must be from 100us to 10s"),
+            ("adaptive:wakeup=1s", "wakeup must be from 1us to the credit"),
+            (
+                "adaptive:size=1us",
+                "policy adaptive has no option \"size\"; it takes slice, credit, wakeup, grace, guard, linger: times, as in adaptive:slice=5ms",
+            ),
+            (
+                "priority:io=300",
+                "\"io=300\" is not a priority; write NAME=N or tid:ID=N with N from -128 to 127",
+            ),
+            (
+                "priority:tid:x=3",
+                "\"tid:x=3\" is not a priority; write NAME=N or tid:ID=N with N from -128 to 127",
+            ),
+        ] {
+            assert_eq!(Spec::parse(text).unwrap_err().to_string(), says, "{text}");
         }
     }
 }

@@ -1,1 +1,85 @@
+//! `deconvoy._native`: the policies and the traces, for Python. Nothing is decided here.
 
+use std::path::PathBuf;
+
+use deconvoy_policy::{Spec, catalogue};
+use deconvoy_trace::format;
+use pyo3::create_exception;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+mod elf;
+
+create_exception!(deconvoy._native, TraceError, PyValueError, "A file that is no readable trace.");
+
+/// Every policy: name, summary, options.
+#[pyfunction]
+fn policies() -> Vec<(&'static str, &'static str, &'static str)> {
+    catalogue().to_vec()
+}
+
+/// Raises ValueError when `text` is no policy.
+#[pyfunction]
+fn check_policy(text: &str) -> PyResult<()> {
+    match Spec::parse(text) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(PyValueError::new_err(error.to_string())),
+    }
+}
+
+/// The analysis of one trace file, as JSON.
+#[pyfunction]
+fn report_json(path: PathBuf) -> PyResult<String> {
+    Err(TraceError::new_err(format!("{}: no reader yet", path.display())))
+}
+
+/// Writes a trace as a Perfetto trace to the new file `out`.
+#[pyfunction]
+fn export_perfetto(path: PathBuf, out: PathBuf) -> PyResult<()> {
+    Err(TraceError::new_err(format!("{}, {}: no reader yet", path.display(), out.display())))
+}
+
+/// Writes a trace as trace_event JSON to the new file `out`.
+#[pyfunction]
+fn export_trace_event(path: PathBuf, out: PathBuf) -> PyResult<()> {
+    Err(TraceError::new_err(format!("{}, {}: no reader yet", path.display(), out.display())))
+}
+
+/// What an ELF file says of itself; None when `path` is none. `search`: more folders to look for
+/// its libpython in.
+#[pyfunction]
+#[pyo3(signature = (path, search = Vec::new()))]
+fn inspect_elf<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    search: Vec<PathBuf>,
+) -> PyResult<Option<Bound<'py, PyDict>>> {
+    let Some(found) = elf::inspect(&path, &search)? else { return Ok(None) };
+    let facts = PyDict::new(py);
+    facts.set_item("bits", found.bits)?;
+    facts.set_item("machine", found.machine)?;
+    facts.set_item("interpreter", found.interpreter)?;
+    facts.set_item("needed", found.needed)?;
+    facts.set_item("libpython", found.libpython.map(|path| path.to_string_lossy().into_owned()))?;
+    facts.set_item("has_python", found.has_python)?;
+    facts.set_item("has_runtime", found.has_runtime)?;
+    facts.set_item("has_config", found.has_config)?;
+    facts.set_item("is_free_threaded", found.is_free_threaded)?;
+    facts.set_item("version", found.version)?;
+    facts.set_item("starts_programs", found.starts_programs)?;
+    Ok(Some(facts))
+}
+
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("TraceError", module.py().get_type::<TraceError>())?;
+    module.add("TRACE_VERSION", format::VERSION)?;
+    module.add_function(wrap_pyfunction!(policies, module)?)?;
+    module.add_function(wrap_pyfunction!(check_policy, module)?)?;
+    module.add_function(wrap_pyfunction!(report_json, module)?)?;
+    module.add_function(wrap_pyfunction!(export_perfetto, module)?)?;
+    module.add_function(wrap_pyfunction!(export_trace_event, module)?)?;
+    module.add_function(wrap_pyfunction!(inspect_elf, module)?)?;
+    Ok(())
+}

@@ -25,7 +25,7 @@ use deconvoy_trace::format::{Kind, MAX_LOCKS};
 use crate::sys::{Linux, Timespec, map_anonymous, peek};
 use crate::threads::{Me, PARKERS, me, other};
 use crate::tracing::{self, Notes};
-use crate::{config, names, real};
+use crate::{config, environment, names, real};
 
 /// `struct _gil_runtime_state`, in bytes from `cond`: the same from 3.8 to 3.15 in every build.
 mod layout {
@@ -197,6 +197,11 @@ impl Lock {
             lock.cond.compare_exchange(0, cond, Ordering::Acquire, Ordering::Relaxed).is_ok()
         })?;
         let lock = LOCKS.get(number)?;
+        if number == 0 && !config::get().exec_children {
+            // SAFETY: the first lock is made as the interpreter starts, before it reads its
+            // environment or runs the program.
+            unsafe { environment::leave() };
+        }
         tracing::begin();
         let recorder = tracing::recorder();
         let notes = Notes { recorder, lock: number.min(255) as u8, asked_ns: None };
@@ -344,7 +349,7 @@ fn with_me(hook: impl FnOnce(Me)) {
 fn enter_in_trace(me: Me) {
     if me.trace() == 0 && tracing::recorder().is_some() {
         tracing::start_thread(me);
-        names::refresh(me);
+        names::begin(me);
     }
 }
 
@@ -352,6 +357,7 @@ fn enter_in_trace(me: Me) {
 pub fn released(lock: &'static Lock) -> Answer {
     let mode = lock.mode.load(Ordering::Relaxed);
     with_me(|me| {
+        me.slot.holds.store(0, Ordering::Relaxed);
         // SAFETY: CPython signals `cond` with the mutex held; the reference ends with this call.
         let inside = unsafe { lock.inside() };
         if inside.sole == me.who.0 + 1 {
@@ -373,6 +379,7 @@ pub fn acquired(lock: &'static Lock) -> Answer {
     let mode = lock.mode.load(Ordering::Relaxed);
     with_me(|me| {
         me.slot.pending.store(0, Ordering::Relaxed);
+        me.slot.holds.store(1, Ordering::Relaxed);
         enter_in_trace(me);
         names::acquired(me);
         // SAFETY: CPython signals `switch_cond` in `take_gil` with the mutex held; the reference

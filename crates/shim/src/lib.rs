@@ -6,9 +6,11 @@
 #![no_std]
 
 mod config;
+mod environment;
 mod hooks;
 mod host;
 mod names;
+mod python;
 mod real;
 mod sys;
 mod threads;

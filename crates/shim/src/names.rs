@@ -1,28 +1,164 @@
-//! Threads' names: what the kernel knows them by.
+//! Threads' names: what Python calls them, or what the kernel knows them by.
 //!
-//! CPython 3.14 and later tell the kernel; before that, `pthread_create` is the place where the
-//! name is known (see `hooks::thread_create`).
+//! CPython tells the kernel from 3.14 on. Before that a thread's name is known where it is made:
+//! `threading.Thread.start` enters the object into `threading._limbo` and then has the interpreter
+//! call `pthread_create`, with the lock held. There the name is read, through the interpreter's
+//! public API, and left for the new thread to find.
 
-use core::sync::atomic::Ordering;
+use core::cell::UnsafeCell;
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::threads::{self, Me};
-use crate::{sys, tracing};
+use crate::{python, real, sys, tracing};
 
-/// Looks at the calling thread's name.
-pub fn refresh(me: Me) {
-    let name = sys::thread_name();
+pub const NAME_BYTES: usize = 64;
+
+/// Names that new threads have not fetched yet. A thread that starts another waits for it, so a
+/// few places do; when they are all taken a thread goes without its name.
+static LEFT: [Left; 32] = [const { Left::new() }; 32];
+
+/// | `thread` | means |
+/// |---|---|
+/// | `FREE` | nothing here |
+/// | `TAKEN` | one thread is at the name |
+/// | other | the name of that thread (a `pthread_t`) is here |
+struct Left {
+    thread: AtomicU64,
+    name: UnsafeCell<[u8; NAME_BYTES]>,
+}
+
+// SAFETY: `name` is reached only by the one thread that moved `thread` to `TAKEN`.
+unsafe impl Sync for Left {}
+
+const FREE: u64 = 0;
+const TAKEN: u64 = u64::MAX;
+
+impl Left {
+    const fn new() -> Left {
+        Left { thread: AtomicU64::new(FREE), name: UnsafeCell::new([0; NAME_BYTES]) }
+    }
+
+    /// Takes the place in state `from`, does `act`, and leaves it in state `to`.
+    fn take(&self, from: u64, to: u64, act: impl FnOnce(&mut [u8; NAME_BYTES])) -> bool {
+        // Acquire pairs with the Release below: the name is seen.
+        if self.thread.compare_exchange(from, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_err()
+        {
+            return false;
+        }
+        // SAFETY: this thread moved it to `TAKEN`.
+        act(unsafe { &mut *self.name.get() });
+        self.thread.store(to, Ordering::Release);
+        true
+    }
+}
+
+/// A thread was made by the calling one, which holds a lock of the interpreter's.
+pub fn leave_for(thread: u64) {
+    let mut name = [0; NAME_BYTES];
+    if !python::name_of_starting_thread(&mut name) {
+        return;
+    }
+    let _ = LEFT.iter().any(|left| left.take(FREE, thread, |place| *place = name));
+}
+
+fn fetch() -> Option<[u8; NAME_BYTES]> {
+    let me = real::thread_self();
+    let mut name = [0; NAME_BYTES];
+    LEFT.iter().any(|left| left.take(me, FREE, |place| name = *place)).then_some(name)
+}
+
+fn text(name: &[u8]) -> &[u8] {
     let length = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-    let name = name.get(..length).unwrap_or(&[]);
+    name.get(..length).unwrap_or(&[])
+}
+
+/// What the kernel called a thread when it was first seen: a name that it inherited, and that says
+/// nothing until it changes.
+pub struct Inherited([AtomicU64; 2], AtomicU32);
+
+impl Inherited {
+    pub const fn new() -> Inherited {
+        Inherited([const { AtomicU64::new(0) }; 2], AtomicU32::new(0))
+    }
+
+    fn words(name: [u8; 16]) -> [u64; 2] {
+        let number = u128::from_ne_bytes(name);
+        [number as u64, (number >> 64) as u64]
+    }
+
+    fn set(&self, name: [u8; 16]) {
+        for (place, word) in self.0.iter().zip(Inherited::words(name)) {
+            place.store(word, Ordering::Relaxed);
+        }
+    }
+
+    fn is(&self, name: [u8; 16]) -> bool {
+        let words = Inherited::words(name);
+        self.0.iter().zip(words).all(|(place, word)| place.load(Ordering::Relaxed) == word)
+    }
+}
+
+fn set(me: Me, name: &[u8]) {
     threads::classify(me, name);
     tracing::name_thread(me, name);
 }
 
-/// Called at each acquisition: a thread gets its name after its start, and may change it, so it
-/// is looked at after the 1st, 2nd, 4th, 8th, … acquisition.
+/// A thread is seen for the first time.
+pub fn begin(me: Me) {
+    me.slot.inherited.set(sys::thread_name());
+    me.slot.inherited.1.store(0, Ordering::Relaxed);
+    let is_main = me.slot.native_id.load(Ordering::Relaxed) == sys::pid();
+    set(me, if is_main { b"MainThread" } else { b"" });
+}
+
+/// Called at each acquisition. The first one fetches the name that was left; later a thread may be
+/// named anew, so the kernel is asked after the 2nd, 4th, 8th, … acquisition.
 pub fn acquired(me: Me) {
     let count = me.slot.acquired.load(Ordering::Relaxed).wrapping_add(1);
     me.slot.acquired.store(count, Ordering::Relaxed);
-    if count.is_power_of_two() {
-        refresh(me);
+    if !count.is_power_of_two() {
+        return;
     }
+    let given = &me.slot.inherited.1;
+    if count == 1
+        && let Some(name) = fetch()
+    {
+        given.store(1, Ordering::Relaxed);
+        set(me, text(&name));
+    }
+    let kernels = sys::thread_name();
+    // CPython's own name for the thread is longer than the 15 bytes that the kernel keeps of it.
+    if given.load(Ordering::Relaxed) == 0 && !me.slot.inherited.is(kernels) {
+        set(me, text(&kernels));
+    }
+}
+
+type Create = unsafe extern "C" fn(
+    *mut u64,
+    *const c_void,
+    unsafe extern "C" fn(*mut c_void) -> *mut c_void,
+    *mut c_void,
+) -> c_int;
+
+/// In front of the C library's function of this name.
+///
+/// # Safety
+/// As for that.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_create(
+    thread: *mut u64,
+    attributes: *const c_void,
+    start: unsafe extern "C" fn(*mut c_void) -> *mut c_void,
+    argument: *mut c_void,
+) -> c_int {
+    const EAGAIN: c_int = 11;
+    let Some(create) = real::thread_create::<Create>() else { return EAGAIN };
+    // SAFETY: the arguments are the caller's, passed on as they are.
+    let result = unsafe { create(thread, attributes, start, argument) };
+    if result == 0 && threads::holds_a_lock() {
+        // SAFETY: the call succeeded and wrote the new thread's handle there.
+        leave_for(unsafe { *thread });
+    }
+    result
 }

@@ -96,13 +96,14 @@ pub static COND_DESTROY: Real = Real::cond(c"pthread_cond_destroy");
 pub static COND_SIGNAL: Real = Real::cond(c"pthread_cond_signal");
 pub static COND_WAIT: Real = Real::cond(c"pthread_cond_wait");
 pub static COND_TIMEDWAIT: Real = Real::cond(c"pthread_cond_timedwait");
-pub static THREAD_CREATE: Real = Real::new(c"pthread_create");
+static THREAD_CREATE: Real = Real::new(c"pthread_create");
 static MUTEX_LOCK: Real = Real::new(c"pthread_mutex_lock");
 static MUTEX_TRYLOCK: Real = Real::new(c"pthread_mutex_trylock");
 static MUTEX_UNLOCK: Real = Real::new(c"pthread_mutex_unlock");
 static KEY_CREATE: Real = Real::new(c"pthread_key_create");
 static GETSPECIFIC: Real = Real::new(c"pthread_getspecific");
 static SETSPECIFIC: Real = Real::new(c"pthread_setspecific");
+static THREAD_SELF: Real = Real::new(c"pthread_self");
 static REGISTER_ATFORK: Real = Real::new(c"__register_atfork");
 
 /// Whether all functions that a served lock needs were found.
@@ -167,6 +168,18 @@ pub fn set_specific(key: Key, value: usize) -> bool {
             value as *const c_void,
         ) == 0
     }
+}
+
+/// The calling thread's `pthread_t`.
+pub fn thread_self() -> u64 {
+    // SAFETY: the type is glibc's, and `complete` found it.
+    unsafe { THREAD_SELF.typed::<unsafe extern "C" fn() -> u64>()() }
+}
+
+/// `pthread_create`, as a function pointer of type `F`; `None` when there is none.
+pub fn thread_create<F>() -> Option<F> {
+    // SAFETY: `F` is the type that POSIX gives it; checked for the one caller, `names`.
+    (!THREAD_CREATE.get().is_null()).then(|| unsafe { THREAD_CREATE.typed() })
 }
 
 /// Has `child` called in a child after each fork.

@@ -7,7 +7,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use deconvoy_gil::{Parker, Seat};
 use deconvoy_policy::{MAX_THREADS, WaiterId};
 
-use crate::{config, host, names, real, sys, tracing};
+use crate::names::{self, Inherited};
+use crate::{config, host, real, sys, tracing};
 
 /// What is kept of a thread. Written by the thread itself but for `priority` and `next_free`.
 pub struct Slot {
@@ -25,6 +26,9 @@ pub struct Slot {
     pub acquired: AtomicU32,
     /// `switch_number` when its present wait began (watching only).
     pub switches: AtomicU64,
+    /// 1: it holds a lock.
+    pub holds: AtomicU32,
+    pub inherited: Inherited,
     next_free: AtomicU32,
 }
 
@@ -39,6 +43,8 @@ impl Slot {
             busy: AtomicU32::new(0),
             acquired: AtomicU32::new(0),
             switches: AtomicU64::new(0),
+            holds: AtomicU32::new(0),
+            inherited: Inherited::new(),
             next_free: AtomicU32::new(0),
         }
     }
@@ -108,6 +114,14 @@ pub fn me() -> Option<Me> {
     }
 }
 
+/// Whether the calling thread holds a lock of an interpreter's.
+pub fn holds_a_lock() -> bool {
+    let Some(key) = KEY.load(Ordering::Relaxed).checked_sub(1) else { return false };
+    let number = real::get_specific(key) as u32;
+    let me = number.checked_sub(1).and_then(Me::at);
+    me.is_some_and(|me| me.slot.holds.load(Ordering::Relaxed) > 0)
+}
+
 #[cold]
 fn enrol(key: real::Key) -> Option<Me> {
     let me = Me::at(take_number()?)?;
@@ -129,9 +143,9 @@ fn begin(me: Me) {
     slot.busy.store(0, Ordering::Relaxed);
     slot.acquired.store(0, Ordering::Relaxed);
     slot.trace.store(0, Ordering::Relaxed);
-    slot.set_priority(0);
+    slot.holds.store(0, Ordering::Relaxed);
     tracing::start_thread(me);
-    names::refresh(me);
+    names::begin(me);
 }
 
 fn take_number() -> Option<u32> {

@@ -31,12 +31,20 @@ pub struct World {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Away,
-    Waiting { since: u64 },
+    Waiting {
+        since: u64,
+    },
     /// Told to try; looks at the lock soon.
-    Woken { since: u64 },
-    Holding { since: u64 },
+    Woken {
+        since: u64,
+    },
+    Holding {
+        since: u64,
+    },
     /// Released on request: may not go on before another thread has had the lock.
-    Forced { again: bool },
+    Forced {
+        again: bool,
+    },
 }
 
 #[derive(Debug)]
