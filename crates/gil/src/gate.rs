@@ -6,7 +6,7 @@ use deconvoy_policy::{Action, Actions, AnyPolicy, Event, Nanos, Policy, WaiterId
 
 use crate::parker::Parker;
 use crate::primitive::{AtomicU32, Ordering, spin_loop};
-use crate::{Guard, System};
+use crate::{Guard, Latch, System};
 
 /// Sees every event and action, in order, with the guard held: a recorder.
 pub trait Observer {
@@ -34,8 +34,25 @@ pub enum Outcome {
     /// Try to take the lock; if it is held, wait again.
     Retry,
     /// The waiter is to ask the holder to drop the lock (CPython does so on a time-out), then as
-    /// for `Retry`.
+    /// for `Retry`. There is a holder.
     Ask,
+}
+
+/// Whose the lock is.
+///
+/// | from | to | on |
+/// |---|---|---|
+/// | `Free` | `Held` | a thread takes it |
+/// | `Held` | `Free` or `Kept` | the holder gives it up, and the policy grants it |
+/// | `Free` | `Kept` | the policy grants it later |
+/// | `Kept` | `Kept` for another | the policy prefers one who came meanwhile |
+/// | `Kept` | `Free` | the one it was kept for is gone |
+/// | `Kept` | `Held` | the one it was kept for takes it |
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Hold {
+    Free,
+    Kept(WaiterId),
+    Held,
 }
 
 /// A waiter whom nothing has reached for this long asks all the same: it learns of a runtime
@@ -50,13 +67,15 @@ const GUARD_TRIES: u32 = 200;
 const SWITCH_LINGER: Nanos = Nanos::from_micros(20);
 
 /// A gate, shared between threads; what is inside is guarded by the lock owner's mutex.
-pub struct GateCell<'a, O> {
-    gate: UnsafeCell<Gate<'a, O>>,
+pub struct GateCell<'a, O, L> {
+    gate: UnsafeCell<Gate<'a, O, L>>,
     parkers: &'a [Parker],
     /// Counts acquisitions; those who were forced to let another in sleep on it.
     taken: AtomicU32,
     /// How many sleep on `taken`.
     forced: AtomicU32,
+    /// 1: whoever was granted the lock last was awake, and takes it in a moment.
+    soon: AtomicU32,
     parallel: bool,
 }
 
@@ -64,9 +83,9 @@ pub struct GateCell<'a, O> {
 // - `gate` is reached only through `GateCell::gate`, whose contract is that the guard is held,
 //   so one thread at a time has it;
 // - everything else is atomic or read-only.
-unsafe impl<O: Send> Sync for GateCell<'_, O> {}
+unsafe impl<O: Send, L: Send> Sync for GateCell<'_, O, L> {}
 
-impl<'a, O: Observer> GateCell<'a, O> {
+impl<'a, O: Observer, L: Latch> GateCell<'a, O, L> {
     /// `parkers` and `generations`: one for each thread number. `cores`: how many can run at once.
     pub fn new(
         policy: AnyPolicy<'a>,
@@ -74,7 +93,8 @@ impl<'a, O: Observer> GateCell<'a, O> {
         generations: &'a mut [u32],
         cores: u32,
         observer: O,
-    ) -> GateCell<'a, O> {
+        latch: L,
+    ) -> GateCell<'a, O, L> {
         GateCell {
             gate: UnsafeCell::new(Gate {
                 policy,
@@ -82,12 +102,16 @@ impl<'a, O: Observer> GateCell<'a, O> {
                 parkers,
                 actions: Actions::new(),
                 observer,
+                latch,
+                hold: Hold::Free,
                 asked: false,
+                soon: false,
                 interval: Nanos::ZERO,
             }),
             parkers,
             taken: AtomicU32::new(0),
             forced: AtomicU32::new(0),
+            soon: AtomicU32::new(0),
             parallel: cores > 1,
         }
     }
@@ -95,9 +119,19 @@ impl<'a, O: Observer> GateCell<'a, O> {
     /// # Safety
     /// The guard is held, and stays so while the result is used; no other result of this is.
     #[allow(clippy::mut_from_ref, reason = "the guard makes it exclusive")]
-    pub unsafe fn gate(&self) -> &mut Gate<'a, O> {
+    pub unsafe fn gate(&self) -> &mut Gate<'a, O, L> {
         // SAFETY: the caller holds the guard and no other reference, see above.
         unsafe { &mut *self.gate.get() }
+    }
+
+    /// The calling thread has given the lock up.
+    ///
+    /// # Safety
+    /// As for [`GateCell::gate`].
+    pub unsafe fn released(&self, system: &impl System, now: Nanos, seat: Seat) {
+        // SAFETY: as the caller says; the reference ends with the call.
+        let soon = unsafe { self.gate() }.released(system, now, seat);
+        self.soon.store(u32::from(soon), Ordering::Relaxed);
     }
 
     /// A thread has taken the lock, and the mutex of the forced switch is held beside the guard.
@@ -113,24 +147,29 @@ impl<'a, O: Observer> GateCell<'a, O> {
 }
 
 /// What the guard guards.
-pub struct Gate<'a, O> {
+pub struct Gate<'a, O, L> {
     policy: AnyPolicy<'a>,
     generations: &'a mut [u32],
     parkers: &'a [Parker],
     actions: Actions,
     observer: O,
+    latch: L,
+    hold: Hold,
     /// A drop request is out for the present hold.
     asked: bool,
+    /// Whoever was granted the lock last was awake.
+    soon: bool,
     interval: Nanos,
 }
 
-impl<O: Observer> Gate<'_, O> {
-    pub fn observer(&mut self) -> &mut O {
-        &mut self.observer
-    }
-
+impl<O: Observer, L: Latch> Gate<'_, O, L> {
     fn parker(&self, who: WaiterId) -> Option<&Parker> {
         self.parkers.get(who.0 as usize)
+    }
+
+    /// The place where `who` waits, if it does.
+    fn inside(&self, who: WaiterId) -> Option<&Parker> {
+        self.parker(who).filter(|parker| parker.is_inside())
     }
 
     /// Steps the policy and does what it says, but for requests, which the waiter itself must
@@ -145,29 +184,58 @@ impl<O: Observer> Gate<'_, O> {
             self.observer.action(now, action);
             match action {
                 Action::Ask { who } => ask |= who == me,
-                Action::Wake { who } => self.wake(system, now, who),
+                Action::Wake { who } => {
+                    if let Some(parker) = self.inside(who) {
+                        parker.wake(system);
+                    }
+                }
+                Action::Grant { who } => self.grant(system, who),
                 Action::Timer { who, at } => {
-                    if let Some(parker) = self.parker(who).filter(|parker| parker.is_inside()) {
+                    if let Some(parker) = self.inside(who) {
                         parker.set_timer(system, at);
                     }
                 }
                 Action::Linger { who, until } => {
-                    if let Some(parker) = self.parker(who).filter(|parker| parker.is_inside()) {
+                    if let Some(parker) = self.inside(who) {
                         parker.set_linger(system, until);
                     }
                 }
             }
         }
-        ask
+        // Somebody else may have the lock by now, or it may be on its way to somebody.
+        ask && self.hold == Hold::Held
     }
 
-    fn wake(&mut self, system: &impl System, _now: Nanos, who: WaiterId) {
-        if let Some(parker) = self.parker(who)
-            && parker.is_inside()
-        {
-            parker.wake(system);
+    /// Keeps the free lock for `who`. One that is not inside a wait will look at the lock by
+    /// itself, and may be gone for good: nothing is kept for it.
+    fn grant(&mut self, system: &impl System, who: WaiterId) {
+        if self.hold == Hold::Held {
+            return;
         }
-        // Else it is on its way: it has returned from a wait and will look at the lock itself.
+        let awake = self.inside(who).map(|parker| parker.wake(system));
+        self.soon = awake.unwrap_or(false);
+        if awake.is_some() {
+            self.latch.close();
+            self.hold = Hold::Kept(who);
+        } else {
+            self.unkeep();
+        }
+    }
+
+    fn unkeep(&mut self) {
+        if let Hold::Kept(_) = self.hold {
+            self.latch.open();
+            self.hold = Hold::Free;
+        }
+    }
+
+    /// Opens the lock for `me` if it is kept for it: the caller takes it with the guard still held.
+    fn opens_for(&mut self, me: WaiterId) -> bool {
+        let kept = self.hold == Hold::Kept(me);
+        if kept {
+            self.unkeep();
+        }
+        kept
     }
 
     /// Begins the record of a thread that this gate has not seen.
@@ -191,18 +259,75 @@ impl<O: Observer> Gate<'_, O> {
     pub fn acquired(&mut self, system: &impl System, now: Nanos, seat: Seat) {
         self.greet(system, now, seat);
         self.asked = false;
+        self.hold = Hold::Held;
         self.step(system, now, Event::Acquire { who: seat.who }, seat.who);
     }
 
-    pub fn released(&mut self, system: &impl System, now: Nanos, seat: Seat) {
+    /// Whether whoever has it next takes it in a moment.
+    fn released(&mut self, system: &impl System, now: Nanos, seat: Seat) -> bool {
         self.greet(system, now, seat);
+        self.hold = Hold::Free;
+        self.soon = false;
         let event = Event::Release { who: seat.who, asked: self.asked };
         self.step(system, now, event, seat.who);
+        self.soon
     }
 
-    /// A drop request was made for the present hold.
-    pub fn note_asked(&mut self) {
-        self.asked = true;
+    /// A wait begins. `Some`: it ends at once.
+    fn enter(
+        &mut self,
+        system: &impl System,
+        now: Nanos,
+        seat: Seat,
+        interval: Nanos,
+    ) -> Option<Outcome> {
+        let me = seat.who;
+        self.greet(system, now, seat);
+        self.set_interval(system, now, interval, me);
+        if self.step(system, now, Event::Arrive { who: me }, me) {
+            self.asked = true;
+            return Some(Outcome::Ask);
+        }
+        self.opens_for(me).then_some(Outcome::Retry)
+    }
+
+    /// A waiter has stopped parking, for whatever reason. `Some`: its wait ends. `switched`: there
+    /// was a switch since it began, so that a request would not count before it begins anew.
+    fn look(
+        &mut self,
+        system: &impl System,
+        me: WaiterId,
+        parker: &Parker,
+        switched: bool,
+        floor: Nanos,
+    ) -> Option<Outcome> {
+        let woken = parker.take_woken();
+        if self.opens_for(me) || (woken && self.hold == Hold::Free) {
+            return Some(Outcome::Retry);
+        }
+        let now = system.now();
+        if parker.take_timer(now) {
+            if switched {
+                return Some(Outcome::Retry);
+            }
+            if self.step(system, now, Event::Expire { who: me }, me) {
+                self.asked = true;
+                return Some(Outcome::Ask);
+            }
+            if self.opens_for(me) || (parker.take_woken() && self.hold == Hold::Free) {
+                return Some(Outcome::Retry);
+            }
+        }
+        if now >= floor {
+            return Some(if self.may_ask() { Outcome::Ask } else { Outcome::Retry });
+        }
+        None
+    }
+
+    /// Whether there is a holder to ask; if so, a drop request is noted for its hold.
+    pub fn may_ask(&mut self) -> bool {
+        self.asked |= self.hold == Hold::Held;
+        self.hold == Hold::Held
     }
 
     /// A thread that may have been waiting has ended.
@@ -210,11 +335,15 @@ impl<O: Observer> Gate<'_, O> {
         if let Some(parker) = self.parker(who) {
             parker.exit();
         }
+        if self.hold == Hold::Kept(who) {
+            self.unkeep();
+        }
         self.step(system, now, Event::Leave { who }, who);
     }
 
     /// Lets every waiter out, to look at the lock for itself: the lock goes away.
     pub fn release_all(&mut self, system: &impl System) {
+        self.unkeep();
         for parker in self.parkers.iter().filter(|parker| parker.is_inside()) {
             parker.wake(system);
         }
@@ -227,8 +356,8 @@ impl<O: Observer> Gate<'_, O> {
 /// # Safety
 /// The calling thread is `seat`, holds `guard`, and has no reference into the gate. `guard` is
 /// held again on return. `switches` may be called while the guard is held.
-pub unsafe fn wait<O: Observer>(
-    cell: &GateCell<'_, O>,
+pub unsafe fn wait<O: Observer, L: Latch>(
+    cell: &GateCell<'_, O, L>,
     guard: &impl Guard,
     system: &impl System,
     seat: Seat,
@@ -236,20 +365,15 @@ pub unsafe fn wait<O: Observer>(
     switches: impl Fn() -> u64,
 ) -> Outcome {
     let me = seat.who;
-    let Some(parker) = cell.parkers.get(me.0 as usize) else { return Outcome::Ask };
+    let Some(parker) = cell.parkers.get(me.0 as usize) else { return Outcome::Retry };
     let begun = system.now();
     let switches_before = switches();
     parker.enter();
-    {
-        // SAFETY: the guard is held, and the reference ends with this block.
-        let gate = unsafe { cell.gate() };
-        gate.greet(system, begun, seat);
-        gate.set_interval(system, begun, interval, me);
-        if gate.step(system, begun, Event::Arrive { who: me }, me) {
-            gate.asked = true;
-            parker.exit();
-            return Outcome::Ask;
-        }
+    // SAFETY: the guard is held, and the reference ends with the call.
+    let first = unsafe { cell.gate() }.enter(system, begun, seat, interval);
+    if let Some(outcome) = first {
+        parker.exit();
+        return outcome;
     }
     let floor = begun.after(FLOOR);
     loop {
@@ -258,22 +382,9 @@ pub unsafe fn wait<O: Observer>(
         parker.park(system, floor);
         // SAFETY: the guard was let go of just above.
         unsafe { lock_soon(guard) };
-        let outcome = if parker.is_woken() || switches() != switches_before {
-            // After a switch the caller must begin anew for a request to count.
-            Some(Outcome::Retry)
-        } else {
-            // SAFETY: the guard is held, and the reference ends with this block.
-            let gate = unsafe { cell.gate() };
-            let now = system.now();
-            let expired = parker.take_timer(now);
-            let ask = expired && gate.step(system, now, Event::Expire { who: me }, me);
-            if ask || now >= floor {
-                gate.asked = true;
-                Some(Outcome::Ask)
-            } else {
-                parker.is_woken().then_some(Outcome::Retry)
-            }
-        };
+        let switched = switches() != switches_before;
+        // SAFETY: the guard is held, and the reference ends with the call.
+        let outcome = unsafe { cell.gate() }.look(system, me, parker, switched, floor);
         if let Some(outcome) = outcome {
             parker.exit();
             return outcome;
@@ -301,8 +412,8 @@ unsafe fn lock_soon(guard: &impl Guard) {
 /// # Safety
 /// The calling thread holds `guard`, the mutex of the forced switch, under which
 /// [`GateCell::announce_taken`] is called; it is held again on return.
-pub unsafe fn wait_for_switch<O: Observer>(
-    cell: &GateCell<'_, O>,
+pub unsafe fn wait_for_switch<O: Observer, L: Latch>(
+    cell: &GateCell<'_, O, L>,
     guard: &impl Guard,
     system: &impl System,
 ) {
@@ -310,7 +421,9 @@ pub unsafe fn wait_for_switch<O: Observer>(
     // SAFETY: as the caller says; it is taken again below.
     unsafe { guard.unlock() };
     let until = system.now().after(SWITCH_LINGER);
-    while cell.parallel && cell.taken.load(Ordering::Acquire) == before && system.now() < until {
+    // One that has to be woken first may need the very core that this thread would stay awake on.
+    let lingers = cell.parallel && cell.soon.load(Ordering::Relaxed) == 1;
+    while lingers && cell.taken.load(Ordering::Acquire) == before && system.now() < until {
         spin_loop();
     }
     if cell.taken.load(Ordering::Acquire) == before {

@@ -47,3 +47,10 @@ pub trait Guard {
     /// The calling thread holds the mutex.
     unsafe fn unlock(&self);
 }
+
+/// The lock itself, as far as a gate changes it: closed while it is kept for a waiter, so that
+/// others who come find it held. Called with the guard held, and only while nobody has the lock.
+pub trait Latch {
+    fn close(&self);
+    fn open(&self);
+}

@@ -2,7 +2,7 @@
 //!
 //! | `state` bit | set by | cleared by | says |
 //! |---|---|---|---|
-//! | `WOKEN` | a waker | the waiter, with the guard held | try to take the lock now |
+//! | `WOKEN` | a waker | the waiter, with the guard held | look at the lock |
 //! | `RETIME` | a waker | the waiter, before it looks at the times | `timer` or `linger` changed |
 //! | `PARKED` | the waiter, before it sleeps | the waiter, after | a wake-up needs a system call |
 //!
@@ -26,8 +26,6 @@ const PARKED: u32 = 4;
 /// Looks at the word between two looks at the clock.
 const SPINS: u32 = if cfg!(loom) { 1 } else { 24 };
 
-/// A new clock reading is this much later than the last one at most, so a timer that is due
-/// sooner than the sleep needs to begin is not slept for.
 const NO_TIMER: u64 = u64::MAX;
 
 #[derive(Debug)]
@@ -77,7 +75,7 @@ impl Parker {
     pub fn enter(&self) {
         self.state.store(0, Ordering::Relaxed);
         self.timer.store(NO_TIMER, Ordering::Relaxed);
-        self.linger.store(0, Ordering::Relaxed);
+        // `linger` stays: a waiter that goes out to ask and comes back lingers on.
         self.inside.store(1, Ordering::Relaxed);
     }
 
@@ -90,10 +88,10 @@ impl Parker {
         self.inside.load(Ordering::Relaxed) == 1
     }
 
-    /// Whether a waker said to try now; guard held.
-    pub fn is_woken(&self) -> bool {
+    /// Whether a waker said to look at the lock; guard held. It is forgotten.
+    pub fn take_woken(&self) -> bool {
         // The guard orders this after the waker's write.
-        self.state.load(Ordering::Relaxed) & WOKEN != 0
+        self.state.fetch_and(!WOKEN, Ordering::Relaxed) & WOKEN != 0
     }
 
     /// Whether the timer has run out by `now`; if so it is unset.
@@ -105,13 +103,14 @@ impl Parker {
         due
     }
 
-    /// Tells the waiter to try now; guard held.
-    pub fn wake(&self, system: &impl System) {
+    /// Tells the waiter to look at the lock; guard held. Whether it was awake already.
+    pub fn wake(&self, system: &impl System) -> bool {
         // Release pairs with the Acquire in `park`: what was done before is seen by the woken.
         let before = self.state.fetch_or(WOKEN, Ordering::Release);
         if before & PARKED != 0 && before & WOKEN == 0 {
             system.futex_wake(&self.state, 1);
         }
+        before & PARKED == 0
     }
 
     /// Sets the timer; guard held.

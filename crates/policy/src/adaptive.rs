@@ -140,8 +140,7 @@ impl<'a> Adaptive<'a> {
 
     fn credit(&self, now: Nanos, who: WaiterId) -> Nanos {
         match self.slots.at(who).queue {
-            QueueId::SPENT => return Nanos::ZERO,
-            QueueId::KEPT => return self.slots.at(who).kept,
+            QueueId::SPENT | QueueId::KEPT => return self.slots.at(who).kept,
             _ => {}
         }
         let lag = self.clock(now).saturating_sub(self.slots.at(who).mark);
@@ -279,7 +278,7 @@ impl<'a> Adaptive<'a> {
 
     fn grant(&mut self, who: WaiterId, actions: &mut Actions) {
         self.granted = Some(who);
-        actions.push(Action::Wake { who });
+        actions.push(Action::Grant { who });
     }
 
     /// A new thread may begin at once, but has to earn the rest: many that start together and
@@ -294,15 +293,18 @@ impl<'a> Adaptive<'a> {
     }
 
     fn arrive(&mut self, now: Nanos, who: WaiterId, actions: &mut Actions) {
-        if self.granted == Some(who) {
-            self.granted = None;
-        }
         self.slots.at_mut(who).timer = Nanos::ZERO;
         if !self.waits(who) {
             self.returned(now, who);
             self.enqueue(now, who);
         }
-        let Some(hold) = self.hold else { return };
+        let Some(hold) = self.hold else {
+            // The lock is kept for one who has not taken it yet; this may be a better one.
+            if let Some(next) = self.next(now).filter(|&next| self.granted != Some(next)) {
+                self.grant(next, actions);
+            }
+            return;
+        };
         if self.keeps_timer(who) {
             self.consider(now, who, actions);
             self.linger_for_return(now, &hold, who, actions);
@@ -310,14 +312,14 @@ impl<'a> Adaptive<'a> {
     }
 
     fn enqueue(&mut self, now: Nanos, who: WaiterId) {
-        let credit = self.credit(now, who);
         if !self.slots.at(who).forced {
+            let credit = self.credit(now, who);
             // A mark below the cap earns nothing more: threads at the cap are equals.
             self.set_credit(now, who, credit);
             let mark = self.slots.at(who).mark;
             self.ready.insert(&mut self.slots, who, |slots, other| slots.at(other).mark <= mark);
-        } else if credit >= self.params.wakeup {
-            self.slots.at_mut(who).kept = credit;
+        } else if self.slots.at(who).kept >= self.params.wakeup {
+            let credit = self.slots.at(who).kept;
             self.kept.insert(&mut self.slots, who, |slots, other| slots.at(other).kept >= credit);
         } else {
             self.spent.push_back(&mut self.slots, who);
@@ -354,7 +356,8 @@ impl<'a> Adaptive<'a> {
         if !self.waits(who) {
             self.returned(now, who);
         }
-        let credit = self.credit(now, who);
+        let slot = self.slots.at(who);
+        let credit = if slot.forced { slot.kept } else { self.credit(now, who) };
         self.dequeue(who);
         self.set_credit(now, who, credit);
         self.granted = None;
@@ -400,7 +403,9 @@ impl<'a> Adaptive<'a> {
             }
         }
         let slot = self.slots.at_mut(who);
+        // It wants the lock back at once. If that takes long, it waits for a core, not elsewhere.
         slot.forced = asked;
+        slot.kept = left;
         slot.burst_now = slot.burst_now.after(held);
         slot.released_at = if asked { Nanos::ZERO } else { now };
         let expected_back = !asked && slot.predictor.says_short();
@@ -422,7 +427,7 @@ impl<'a> Adaptive<'a> {
             if self.keeps_timer(who) {
                 self.consider(now, who, actions);
             }
-        } else if let Some(next) = self.next(now) {
+        } else if let Some(next) = self.next(now).filter(|&next| self.granted != Some(next)) {
             self.grant(next, actions);
         }
     }

@@ -72,8 +72,8 @@ pub enum Event {
     Start { who: WaiterId, priority: i8 },
     /// The program's own switch interval is `length` from now on (CPython: `sys.setswitchinterval`).
     Interval { length: Nanos },
-    /// `who` finds the lock held and begins to wait, or waits on after [`Action::Ask`] or
-    /// [`Action::Wake`].
+    /// `who` finds the lock held, or kept for another, and begins to wait; or it waits on after
+    /// [`Action::Ask`] or [`Action::Wake`].
     Arrive { who: WaiterId },
     /// `who` has taken the lock.
     Acquire { who: WaiterId },
@@ -91,8 +91,13 @@ pub enum Event {
 pub enum Action {
     /// The waiter `who` asks the holder to drop the lock at its next check.
     Ask { who: WaiterId },
-    /// The waiter `who` tries to take the lock now. If another thread is quicker, it arrives again.
+    /// The waiter `who` tries to take the free lock now. If another thread is quicker, it arrives
+    /// again.
     Wake { who: WaiterId },
+    /// The free lock is kept for the waiter `who`, who takes it now. Others that come meanwhile
+    /// arrive and wait. A later grant, before it was taken, is in place of this one. A driver that
+    /// cannot keep the lock does as for `Wake`.
+    Grant { who: WaiterId },
     /// Report [`Event::Expire`] for the waiter `who` at `at`, unless it is gone or its timer was
     /// set anew by then.
     Timer { who: WaiterId, at: Nanos },

@@ -4,7 +4,7 @@
 //! - state: a queue in order of priority, then of arrival; the holder;
 //! - on arrive: a waiter above the holder asks at once, an equal one after an interval, one below
 //!   never;
-//! - on release: the first of the queue may try.
+//! - on release: the lock is kept for the first of the queue.
 //!
 //! Tunables: each thread's priority, by name or native id (0 when no rule matches; more goes
 //! first); `interval` between equals (5 ms, or what the program sets).
@@ -43,10 +43,17 @@ impl<'a> Priority<'a> {
         self.slots.at(who).priority
     }
 
+    /// A free lock goes to the first of the queue, also in place of one who was to have it.
+    fn grant_first(&mut self, actions: &mut Actions) {
+        if let Some(who) = self.waiting.head() {
+            actions.push(Action::Grant { who });
+        }
+    }
+
     /// What `who` must do about the present holder: ask now (`due`), later, or never.
     fn consider(&mut self, now: Nanos, who: WaiterId, due: bool, actions: &mut Actions) {
         let Some(holder) = self.holder else {
-            actions.push(Action::Wake { who });
+            self.grant_first(actions);
             return;
         };
         let holder = self.priority(holder);
@@ -108,14 +115,12 @@ impl Policy for Priority<'_> {
             }
             Event::Release { .. } => {
                 self.holder = None;
-                if let Some(who) = self.waiting.head() {
-                    actions.push(Action::Wake { who });
-                }
+                self.grant_first(actions);
             }
             Event::Leave { who } => {
                 self.waiting.remove(&mut self.slots, who);
-                if let Some(next) = self.waiting.head().filter(|_| self.holder.is_none()) {
-                    actions.push(Action::Wake { who: next });
+                if self.holder.is_none() {
+                    self.grant_first(actions);
                 }
             }
             Event::Arrive { .. } | Event::Expire { .. } => {}

@@ -25,7 +25,7 @@ pub struct Slot {
     /// When its timer will run out; zero: none is set.
     pub(crate) timer: Nanos,
     pub(crate) released_at: Nanos,
-    /// `adaptive`: its credit, while it waits in `KEPT`.
+    /// `adaptive`: its credit when it was forced out.
     pub(crate) kept: Nanos,
     /// `adaptive`: a running mean of how long it keeps the lock between two real absences.
     pub(crate) burst: Nanos,

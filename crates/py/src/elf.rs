@@ -62,6 +62,9 @@ pub struct Inspection {
 pub fn inspect(path: &Path, search: &[PathBuf]) -> io::Result<Option<Inspection>> {
     let Some(mut program) = inspect_file(path)? else { return Ok(None) };
     let Some(name) = program.needed.iter().find(|name| name.starts_with("libpython")) else {
+        if program.has_python && program.version.is_none() {
+            program.version = version_in_program_name(path);
+        }
         return Ok(Some(program));
     };
     let Some(found) = find_library(name, path, &program, search) else {
@@ -171,6 +174,13 @@ fn version_text(hex: u64) -> String {
 fn version_in_name(name: &str) -> Option<String> {
     let (version, _) = name.strip_prefix("libpython")?.split_once(".so")?;
     Some(version.trim_end_matches(|letter: char| letter.is_ascii_alphabetic()).to_owned())
+}
+
+/// `3.9` out of `…/bin/python3.9`, which `path` may be a link to.
+fn version_in_program_name(path: &Path) -> Option<String> {
+    let path = fs::canonicalize(path).ok()?;
+    let version = path.file_name()?.to_str()?.strip_prefix("python")?;
+    version.starts_with(|first: char| first.is_ascii_digit()).then(|| version.to_owned())
 }
 
 fn machine(code: elf::Machine) -> String {

@@ -1,9 +1,12 @@
 //! `deconvoy._native`: the policies and the traces, for Python. Nothing is decided here.
 
-use std::path::PathBuf;
+use std::mem::offset_of;
+use std::path::{Path, PathBuf};
 
 use deconvoy_policy::{Spec, catalogue};
-use deconvoy_trace::format;
+use deconvoy_trace::format::Header;
+use deconvoy_trace::read::Trace;
+use deconvoy_trace::{analyse, format};
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -28,22 +31,29 @@ fn check_policy(text: &str) -> PyResult<()> {
     }
 }
 
+fn open(path: &Path) -> PyResult<Trace> {
+    Trace::open(path).map_err(|error| TraceError::new_err(format!("{}: {error}", path.display())))
+}
+
 /// The analysis of one trace file, as JSON.
 #[pyfunction]
-fn report_json(path: PathBuf) -> PyResult<String> {
-    Err(TraceError::new_err(format!("{}: no reader yet", path.display())))
+fn report_json(py: Python<'_>, path: PathBuf) -> PyResult<String> {
+    py.detach(|| {
+        let report = analyse::report(&open(&path)?);
+        serde_json::to_string(&report).map_err(|error| PyValueError::new_err(error.to_string()))
+    })
 }
 
 /// Writes a trace as a Perfetto trace to the new file `out`.
 #[pyfunction]
 fn export_perfetto(path: PathBuf, out: PathBuf) -> PyResult<()> {
-    Err(TraceError::new_err(format!("{}, {}: no reader yet", path.display(), out.display())))
+    Err(TraceError::new_err(format!("{}, {}: no exporter yet", path.display(), out.display())))
 }
 
 /// Writes a trace as trace_event JSON to the new file `out`.
 #[pyfunction]
 fn export_trace_event(path: PathBuf, out: PathBuf) -> PyResult<()> {
-    Err(TraceError::new_err(format!("{}, {}: no reader yet", path.display(), out.display())))
+    Err(TraceError::new_err(format!("{}, {}: no exporter yet", path.display(), out.display())))
 }
 
 /// What an ELF file says of itself; None when `path` is none. `search`: more folders to look for
@@ -74,7 +84,9 @@ fn inspect_elf<'py>(
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("TraceError", module.py().get_type::<TraceError>())?;
+    module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     module.add("TRACE_VERSION", format::VERSION)?;
+    module.add("POLICY_BYTES", offset_of!(Header, runtime) - offset_of!(Header, policy))?;
     module.add_function(wrap_pyfunction!(policies, module)?)?;
     module.add_function(wrap_pyfunction!(check_policy, module)?)?;
     module.add_function(wrap_pyfunction!(report_json, module)?)?;

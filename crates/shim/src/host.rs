@@ -18,7 +18,7 @@ use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use deconvoy_gil::{GateCell, Guard, Outcome, System, wait, wait_for_switch};
+use deconvoy_gil::{GateCell, Guard, Latch, Outcome, System, wait, wait_for_switch};
 use deconvoy_policy::{MAX_THREADS, Nanos, Slot};
 use deconvoy_trace::format::{Kind, MAX_LOCKS};
 
@@ -59,7 +59,7 @@ mod mode {
 
 /// What the lock's own mutex guards.
 struct Inside {
-    cell: MaybeUninit<GateCell<'static, Notes>>,
+    cell: MaybeUninit<GateCell<'static, Notes, Locked>>,
     /// The only thread seen so far, as number + 1; 0: none; `SEVERAL`. While there is only one
     /// and no trace is written, nothing is done at all.
     sole: u32,
@@ -209,6 +209,7 @@ impl Lock {
         let inside = unsafe { &mut *lock.inside.get() };
         inside.sole = 0;
         inside.asked_ns = None;
+        let latch = Locked(cond.wrapping_sub(layout::LOCKED) as *const AtomicU32);
         match config::get().policy {
             Some(spec) => {
                 let cores = config::get().cores;
@@ -217,12 +218,19 @@ impl Lock {
                     return None;
                 };
                 let policy = spec.build(cores, slots);
-                inside.cell.write(GateCell::new(policy, &PARKERS, generations, cores, notes));
+                inside.cell.write(GateCell::new(
+                    policy,
+                    &PARKERS,
+                    generations,
+                    cores,
+                    notes,
+                    latch,
+                ));
             }
             None => {
                 // The gate is not used; the notes are kept in it all the same.
                 let policy = deconvoy_policy::Spec::Timeout(Default::default()).build(1, &mut []);
-                inside.cell.write(GateCell::new(policy, &PARKERS, &mut [], 1, notes));
+                inside.cell.write(GateCell::new(policy, &PARKERS, &mut [], 1, notes, latch));
             }
         }
         if let Some(recorder) = recorder {
@@ -251,7 +259,7 @@ impl Lock {
         (at / size_of::<Lock>()).min(255) as u8
     }
 
-    fn cell(&'static self) -> &'static GateCell<'static, Notes> {
+    fn cell(&'static self) -> &'static GateCell<'static, Notes, Locked> {
         // SAFETY: written in `make`, before the lock could be found.
         unsafe { (*self.inside.get()).cell.assume_init_ref() }
     }
@@ -312,6 +320,33 @@ impl Lock {
     }
 }
 
+/// CPython's `locked`, which says whether somebody has the lock. It is closed only between a
+/// release and the moment when the waiter that it is kept for takes it. Nothing but `take_gil`
+/// acts on it then: no thread holds the lock, and a drop request, which would reach for the last
+/// holder, is not made (`Outcome::Ask` says that there is a holder).
+struct Locked(*const AtomicU32);
+
+// SAFETY: an atomic at an address that stays valid while calls on the lock are made.
+unsafe impl Send for Locked {}
+
+impl Locked {
+    fn set(&self, value: u32) {
+        // SAFETY: the field of a verified lock, an aligned `int` that CPython itself reads and
+        // writes as an atomic; the mutex that guards it is held.
+        unsafe { &*self.0 }.store(value, Ordering::Relaxed);
+    }
+}
+
+impl Latch for Locked {
+    fn close(&self) {
+        self.set(1);
+    }
+
+    fn open(&self) {
+        self.set(0);
+    }
+}
+
 /// What to do with a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
@@ -366,7 +401,7 @@ pub fn released(lock: &'static Lock) -> Answer {
         let now = Linux.now();
         if config::get().policy.is_some() {
             // SAFETY: as above.
-            unsafe { lock.cell().gate() }.released(&Linux, now, me.seat());
+            unsafe { lock.cell().released(&Linux, now, me.seat()) };
         } else if let Some(recorder) = tracing::recorder() {
             recorder.release(now.0, me.trace(), lock.number(), inside.asked_ns.take());
         }
@@ -479,11 +514,9 @@ unsafe fn wait_as_stock(lock: &'static Lock, guard: &impl Guard, deadline: Nanos
     while lock.is_locked() {
         let now = Linux.now();
         if now >= deadline {
-            if lock.switches() == switches {
-                // SAFETY: the guard is held.
-                unsafe { lock.cell().gate() }.note_asked();
-            }
-            return ETIMEDOUT;
+            // SAFETY: the guard is held.
+            let asks = lock.switches() == switches && unsafe { lock.cell().gate() }.may_ask();
+            return if asks { ETIMEDOUT } else { 0 };
         }
         // SAFETY: the guard is held, and taken again below.
         unsafe { guard.unlock() };

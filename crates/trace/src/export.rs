@@ -1,1 +1,23 @@
+//! Exporters: the events as a timeline for the viewers that people have.
+//!
+//! - [`perfetto`]: Perfetto's own format, for traces of any size: <https://ui.perfetto.dev>;
+//! - [`trace_event`]: JSON in Chrome's trace event format, which more viewers know, for small ones.
 
+mod perfetto;
+mod timeline;
+mod trace_event;
+
+pub use perfetto::perfetto;
+pub use trace_event::trace_event;
+
+use crate::format::OTHERS;
+use crate::read::ThreadSums;
+
+/// What a viewer shows a thread as.
+fn thread_name(thread: &ThreadSums) -> String {
+    match (thread.index, thread.name.as_str()) {
+        (OTHERS, _) => "other threads".to_owned(),
+        (_, "") => format!("thread {}", thread.native_id),
+        (_, name) => name.to_owned(),
+    }
+}

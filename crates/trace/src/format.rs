@@ -167,10 +167,12 @@ pub enum Kind {
     Timer = 36,
     /// The policy has it stay awake. Argument: nanoseconds from now; 0: it may sleep.
     Linger = 37,
+    /// The policy keeps the free lock for it.
+    Grant = 38,
 }
 
 impl Kind {
-    pub const ALL: [Kind; 17] = [
+    pub const ALL: [Kind; 18] = [
         Kind::Start,
         Kind::End,
         Kind::Arrive,
@@ -188,6 +190,7 @@ impl Kind {
         Kind::Wake,
         Kind::Timer,
         Kind::Linger,
+        Kind::Grant,
     ];
 
     pub fn from_code(code: u8) -> Option<Kind> {

@@ -85,6 +85,8 @@ pub struct Model<'a> {
     /// Counts holds, so that what was due for an earlier one is stale.
     hold: u64,
     asked: bool,
+    /// Whom the free lock is kept for.
+    kept: Option<usize>,
     queue: BinaryHeap<std::cmp::Reverse<(u64, u64, usize, Due)>>,
     sequence: u64,
     random: u64,
@@ -103,6 +105,7 @@ impl<'a> Model<'a> {
             holder: None,
             hold: 0,
             asked: false,
+            kept: None,
             queue: BinaryHeap::new(),
             sequence: 0,
             random: world.seed | 1,
@@ -162,8 +165,12 @@ impl<'a> Model<'a> {
                         self.due(answer, holder, Due::Checks { hold });
                     }
                 }
-                Action::Wake { who } => {
+                Action::Wake { who } | Action::Grant { who } => {
                     let who = who.0 as usize;
+                    if matches!(action, Action::Grant { .. }) {
+                        assert!(self.holder.is_none(), "a lock that is held is not granted");
+                        self.kept = Some(who);
+                    }
                     if let State::Waiting { since } = self.threads[who].state {
                         self.threads[who].state = State::Woken { since };
                         let latency = self.up_to(self.world.wake_ns);
@@ -188,7 +195,7 @@ impl<'a> Model<'a> {
     }
 
     fn wants(&mut self, thread: usize) {
-        if self.holder.is_none() {
+        if self.holder.is_none() && self.kept.is_none_or(|kept| kept == thread) {
             self.take(thread);
         } else {
             let since = match self.threads[thread].state {
@@ -211,6 +218,7 @@ impl<'a> Model<'a> {
         self.threads[thread].state = State::Holding { since: self.now };
         self.threads[thread].served.turns += 1;
         self.holder = Some(thread);
+        self.kept = None;
         self.hold += 1;
         self.asked = false;
         self.switches += 1;
@@ -268,8 +276,13 @@ impl<'a> Model<'a> {
             match due {
                 Due::WantsLock => self.wants(thread),
                 Due::Looks => {
-                    if matches!(self.threads[thread].state, State::Woken { .. }) {
-                        self.wants(thread);
+                    if let State::Woken { since } = self.threads[thread].state {
+                        if self.kept.is_none_or(|kept| kept == thread) {
+                            self.wants(thread);
+                        } else {
+                            // It was granted to another meanwhile: it waits on where it is.
+                            self.threads[thread].state = State::Waiting { since };
+                        }
                     }
                 }
                 Due::Finishes { hold } if self.hold == hold && self.holder == Some(thread) => {

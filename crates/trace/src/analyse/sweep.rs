@@ -1,0 +1,344 @@
+//! What the events add up to: exact lengths, who waited behind whom, and the evidence that the
+//! findings rest on.
+
+pub mod walk;
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use crate::histogram::quantile_ns;
+use crate::read::{ThreadSums, Trace};
+
+use super::MOST_PAIRS;
+use walk::{Behind, Hold, Limits, Visitor, Wait, walk};
+
+const MILLISECOND_NS: u64 = 1_000_000;
+
+/// A holder heeds a drop request within microseconds when it runs bytecode. Two intervals are
+/// beyond what a busy machine's scheduler does to it now and then, and so are 10 ms.
+const SLOW_ANSWER_INTERVALS: u64 = 2;
+const SLOW_ANSWER_NS: u64 = 10 * MILLISECOND_NS;
+
+/// A hold of a quarter of an interval is computing; what comes between two blocking calls of an
+/// I/O-bound thread is far below.
+const LONG_HOLD_SHARE: u64 = 4;
+
+/// Half an interval is waited only behind long holds; below half a millisecond nobody notices.
+const LONG_WAIT_SHARE: u64 = 2;
+const LONG_WAIT_NS: u64 = MILLISECOND_NS / 2;
+
+/// An I/O-bound thread needs the lock for a tenth of an interval at most, half of the times, and
+/// is forced to give it up in at most a tenth of them.
+const BRIEF_SHARE: u64 = 10;
+const BRIEF_NS: u64 = 50_000;
+
+/// All lengths of one thread's waits and holds, sorted.
+#[derive(Clone, Default, Debug)]
+pub struct Lengths {
+    pub waits: Vec<u64>,
+    pub holds: Vec<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Pair {
+    pub waiter: u16,
+    pub blocker: u16,
+    pub waits: u64,
+    pub total_ns: u64,
+    /// Sorted.
+    pub lengths: Vec<u64>,
+}
+
+/// What kind of user of the lock a thread is.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Character {
+    /// Holds the lock more than it is elsewhere, and long at a time or until it is forced out.
+    pub computes: bool,
+    /// Needs it for a moment at a time.
+    pub brief: bool,
+}
+
+impl Character {
+    fn of(thread: &ThreadSums, interval_ns: u64) -> Character {
+        let Some(mean_hold_ns) = thread.holding_ns.checked_div(thread.acquires) else {
+            return Character::default();
+        };
+        let often_forced = thread.forced.saturating_mul(2) >= thread.acquires;
+        let seldom_forced = thread.forced.saturating_mul(BRIEF_SHARE) <= thread.acquires;
+        let median_ns = quantile_ns(&thread.hold_counts, 0.5).unwrap_or(mean_hold_ns);
+        let brief_ns = (interval_ns / BRIEF_SHARE).max(BRIEF_NS);
+        Character {
+            computes: thread.holding_ns >= thread.elsewhere_ns
+                && thread.holding_ns >= interval_ns
+                && (mean_hold_ns >= interval_ns / 2 || often_forced),
+            brief: median_ns <= brief_ns && seldom_forced,
+        }
+    }
+}
+
+/// An I/O-bound thread's long waits behind long holds.
+#[derive(Clone, Default, Debug)]
+pub struct Convoyed {
+    /// Sorted.
+    pub lengths: Vec<u64>,
+    pub total_ns: u64,
+    pub behind: HashMap<u16, u64>,
+}
+
+/// A thread's slow answers to drop requests.
+#[derive(Clone, Default, Debug)]
+pub struct Hogging {
+    pub times: u64,
+    pub longest_ns: u64,
+    /// How long others waited for it from the request on, together and each.
+    pub kept_ns: u64,
+    pub kept: HashMap<u16, u64>,
+}
+
+/// A thread's waits beyond all measure.
+#[derive(Clone, Default, Debug)]
+pub struct Starved {
+    pub times: u64,
+    pub total_ns: u64,
+    pub longest_ns: u64,
+    pub behind: HashMap<u16, u64>,
+}
+
+/// The result of going through all events.
+#[derive(Default, Debug)]
+pub struct Sweep {
+    /// By thread, as are the next two.
+    pub characters: Vec<Character>,
+    pub lengths: Vec<Lengths>,
+    /// Most time together first.
+    pub pairs: Vec<Pair>,
+    pub behind_holders_ns: u64,
+    pub lock_free_ns: u64,
+    pub unattributed_ns: u64,
+    pub longest_wait_ns: u64,
+    pub convoyed: HashMap<u16, Convoyed>,
+    pub hogging: HashMap<u16, Hogging>,
+    pub starved: HashMap<u16, Starved>,
+    pub failed_wakeups: u64,
+    /// Switches on request from one computing thread to another.
+    pub contested_switches: u64,
+}
+
+impl Sweep {
+    /// `interval_ns`: the switch interval.
+    pub fn over(trace: &Trace, interval_ns: u64) -> Sweep {
+        let limits = Limits {
+            interval_ns,
+            slow_answer_ns: slow_answer_ns(interval_ns),
+            long_hold_ns: interval_ns / LONG_HOLD_SHARE,
+        };
+        let of_events = trace.events.iter().map(|event| event.thread);
+        let of_table = trace.threads.iter().map(|thread| thread.index);
+        let threads = of_events.chain(of_table).max().map_or(0, |last| usize::from(last) + 1);
+        let mut characters = vec![Character::default(); threads];
+        for thread in &trace.threads {
+            if let Some(character) = characters.get_mut(usize::from(thread.index)) {
+                *character = Character::of(thread, interval_ns);
+            }
+        }
+        let computing = characters.iter().filter(|character| character.computes).count() as u64;
+        let mut first = FirstPass {
+            limits,
+            long_wait_ns: (interval_ns / LONG_WAIT_SHARE).max(LONG_WAIT_NS),
+            starved_ns: starved_ns(interval_ns, computing),
+            sums: PairSums::default(),
+            sweep: Sweep {
+                characters,
+                lengths: vec![Lengths::default(); threads],
+                ..Sweep::default()
+            },
+        };
+        walk(trace, limits, &mut first);
+        let FirstPass { sums, mut sweep, .. } = first;
+        for lengths in &mut sweep.lengths {
+            lengths.waits.sort_unstable();
+            lengths.holds.sort_unstable();
+        }
+        for convoyed in sweep.convoyed.values_mut() {
+            convoyed.lengths.sort_unstable();
+        }
+        sweep.pairs = longest_pairs(trace, limits, sums);
+        sweep
+    }
+
+    pub fn computes(&self, thread: u16) -> bool {
+        self.characters.get(usize::from(thread)).is_some_and(|character| character.computes)
+    }
+}
+
+pub fn slow_answer_ns(interval_ns: u64) -> u64 {
+    interval_ns.saturating_mul(SLOW_ANSWER_INTERVALS).max(SLOW_ANSWER_NS)
+}
+
+/// A wait of 20 intervals is starvation, unless many compute: in turn, each of them sees all the
+/// others use an interval, and twice that is luck. With intervals set very short nobody starves
+/// before it is noticed, at 50 ms.
+fn starved_ns(interval_ns: u64, computing: u64) -> u64 {
+    const INTERVALS: u64 = 20;
+    const LEAST_NS: u64 = 50 * MILLISECOND_NS;
+    interval_ns.saturating_mul(INTERVALS + 2 * computing).max(LEAST_NS)
+}
+
+/// The second pass keeps each length, which is too much for every pair.
+fn longest_pairs(trace: &Trace, limits: Limits, sums: PairSums) -> Vec<Pair> {
+    let mut pairs: Vec<Pair> = sums
+        .into_iter()
+        .map(|(key, (waits, total_ns))| {
+            let (waiter, blocker) = ((key >> 16) as u16, key as u16);
+            Pair { waiter, blocker, waits, total_ns, lengths: Vec::new() }
+        })
+        .collect();
+    pairs.sort_unstable_by_key(|pair| (u64::MAX - pair.total_ns, pair.waiter, pair.blocker));
+    pairs.truncate(MOST_PAIRS);
+    let places = pairs.iter().enumerate();
+    let places = places.map(|(place, pair)| (key(pair.waiter, pair.blocker), place)).collect();
+    let mut second = SecondPass { pairs, places };
+    walk(trace, limits, &mut second);
+    for pair in &mut second.pairs {
+        pair.lengths.sort_unstable();
+    }
+    second.pairs
+}
+
+fn key(waiter: u16, blocker: u16) -> u32 {
+    u32::from(waiter) << 16 | u32::from(blocker)
+}
+
+/// A multiplication mixes two thread numbers well enough, and takes a tenth of the time of the
+/// usual hash, which guards against enemies.
+#[derive(Default)]
+struct Mix(u64);
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u32(u32::from(byte));
+        }
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        // The golden ratio, as Knuth has it; the high half is the good one.
+        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32);
+    }
+}
+
+type ByPair<T> = HashMap<u32, T, BuildHasherDefault<Mix>>;
+type PairSums = ByPair<(u64, u64)>;
+
+struct FirstPass {
+    limits: Limits,
+    long_wait_ns: u64,
+    starved_ns: u64,
+    sums: PairSums,
+    sweep: Sweep,
+}
+
+/// The numbers of a damaged trace can be anything.
+fn grow(sum: &mut u64, ns: u64) {
+    *sum = sum.saturating_add(ns);
+}
+
+fn add(to: &mut HashMap<u16, u64>, thread: u16, ns: u64) {
+    grow(to.entry(thread).or_default(), ns);
+}
+
+impl Visitor for FirstPass {
+    fn wait(&mut self, wait: &Wait, behind: &[Behind]) {
+        let length_ns = wait.length_ns();
+        let sweep = &mut self.sweep;
+        grow(&mut sweep.lock_free_ns, wait.lock_free_ns);
+        grow(&mut sweep.unattributed_ns, wait.unattributed_ns);
+        sweep.longest_wait_ns = sweep.longest_wait_ns.max(length_ns);
+        if wait.whole
+            && let Some(lengths) = sweep.lengths.get_mut(usize::from(wait.thread))
+        {
+            lengths.waits.push(length_ns);
+        }
+        let mut behind_long_ns = 0u64;
+        for part in behind {
+            grow(&mut sweep.behind_holders_ns, part.total_ns);
+            grow(&mut behind_long_ns, part.long_ns);
+            let (waits, total_ns) = self.sums.entry(key(wait.thread, part.thread)).or_default();
+            *waits += 1;
+            grow(total_ns, part.total_ns);
+        }
+        let brief = sweep.characters.get(usize::from(wait.thread)).is_some_and(|it| it.brief);
+        if brief && wait.whole && behind_long_ns >= self.long_wait_ns {
+            let convoyed = sweep.convoyed.entry(wait.thread).or_default();
+            convoyed.lengths.push(length_ns);
+            grow(&mut convoyed.total_ns, length_ns);
+            for part in behind.iter().filter(|part| part.long_ns > 0) {
+                add(&mut convoyed.behind, part.thread, part.long_ns);
+            }
+        }
+        if length_ns.saturating_sub(wait.behind_slow_ns) >= self.starved_ns {
+            let starved = sweep.starved.entry(wait.thread).or_default();
+            starved.times += 1;
+            grow(&mut starved.total_ns, length_ns);
+            starved.longest_ns = starved.longest_ns.max(length_ns);
+            for part in behind {
+                add(&mut starved.behind, part.thread, part.total_ns);
+            }
+        }
+    }
+
+    fn hold(&mut self, hold: &Hold, waiting: &mut dyn Iterator<Item = (u16, u64)>) {
+        if hold.whole
+            && let Some(lengths) = self.sweep.lengths.get_mut(usize::from(hold.thread))
+        {
+            lengths.holds.push(hold.length_ns());
+        }
+        let Some(answer_ns) = hold.answer_ns else { return };
+        if answer_ns < self.limits.slow_answer_ns {
+            return;
+        }
+        let hogging = self.sweep.hogging.entry(hold.thread).or_default();
+        hogging.times += 1;
+        hogging.longest_ns = hogging.longest_ns.max(answer_ns);
+        let asked_ns = hold.until_ns - answer_ns;
+        for (thread, since_ns) in waiting {
+            let kept_ns = hold.until_ns.saturating_sub(since_ns.max(asked_ns));
+            grow(&mut hogging.kept_ns, kept_ns);
+            add(&mut hogging.kept, thread, kept_ns);
+        }
+    }
+
+    fn failed_wakeup(&mut self, _thread: u16) {
+        self.sweep.failed_wakeups += 1;
+    }
+
+    fn switch_on_request(&mut self, from: u16, to: u16) {
+        if self.sweep.computes(from) && self.sweep.computes(to) {
+            self.sweep.contested_switches += 1;
+        }
+    }
+}
+
+struct SecondPass {
+    pairs: Vec<Pair>,
+    places: ByPair<usize>,
+}
+
+impl Visitor for SecondPass {
+    fn wait(&mut self, wait: &Wait, behind: &[Behind]) {
+        for part in behind {
+            let place = self.places.get(&key(wait.thread, part.thread));
+            if let Some(pair) = place.and_then(|&place| self.pairs.get_mut(place)) {
+                pair.lengths.push(part.total_ns);
+            }
+        }
+    }
+
+    fn hold(&mut self, _: &Hold, _: &mut dyn Iterator<Item = (u16, u64)>) {}
+    fn failed_wakeup(&mut self, _: u16) {}
+    fn switch_on_request(&mut self, _: u16, _: u16) {}
+}
