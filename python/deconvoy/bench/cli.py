@@ -1,0 +1,237 @@
+"""`deconvoy bench`: run experiments, print their tables, keep every number."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from deconvoy import __version__, output
+from deconvoy.bench import machine, runtimes, table
+from deconvoy.bench.plan import measure, order
+from deconvoy.bench.process import RunFailed
+from deconvoy.bench.results import Result
+from deconvoy.bench.scenario import SCENARIO_LIST, Case, Scenario
+from deconvoy.bench.summary import cells
+from deconvoy.errors import UserError
+
+SCENARIOS = {scenario.name: scenario for scenario in SCENARIO_LIST}
+
+# The rival's curve: what `sys.setswitchinterval` buys; None is the default of 5 ms.
+PARETO_INTERVALS_S = (None, 1e-3, 5e-4, 1e-4, 5e-5, 1e-5)
+PARETO_WORKERS = (1, 2, 4, 8)
+
+
+class Workers(click.ParamType[tuple[int, ...]]):
+    """A list of worker counts: `0,1,2`."""
+
+    name = "N,N,..."
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            counts = tuple(int(part) for part in value.split(","))
+        except ValueError:
+            counts = (-1,)
+        if any(not 0 <= count <= 1000 for count in counts):
+            self.fail(f"{value!r} is not a list of counts from 0 to 1000, like 0,1,2")
+        return counts
+
+
+def _cases(
+    scenario: Scenario,
+    chosen: list[runtimes.Runtime],
+    workers: tuple[int, ...],
+    work: int,
+    interval_s: float | None,
+) -> list[Case]:
+    return [
+        Case(scenario.name, runtime, count, work, interval_s if runtime.python else None)
+        for runtime in chosen
+        for count in workers
+    ]
+
+
+def _pareto_cases(chosen: list[runtimes.Runtime], work: int) -> list[Case]:
+    """Each stock CPython at every switch interval, and everything else as it is."""
+    cases = []
+    for runtime in chosen:
+        if runtime.python is None:
+            continue
+        intervals = PARETO_INTERVALS_S if runtime.policy is None else (None,)
+        for count in PARETO_WORKERS:
+            cases += [Case("messaging", runtime, count, work, interval) for interval in intervals]
+    return cases
+
+
+def _default_runtimes(quick: bool, pareto: bool) -> list[str]:
+    if quick or pareto:
+        mine = f"cpython{sys.version_info.major}.{sys.version_info.minor}"
+        policies = ("adaptive",) if quick else ("adaptive", "priority", "timeout")
+        return [mine, *(f"{mine}+{policy}" for policy in policies)]
+    return ["c", "cpython*", "cpython*+adaptive", "cpython*+priority", "cpython*+timeout"]
+
+
+def execute(result: Result, cases: list[Case], rounds: int, path: Path, console: Console) -> None:
+    """Runs all cases `rounds` times and writes the result after every run."""
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    failed: set[Case] = set()
+    with progress:
+        task = progress.add_task("", total=rounds * len(cases))
+        for number, case in enumerate(order(cases, rounds, seed=result.settings["seed"])):
+            name = f"{case.scenario} {case.runtime.name}, {case.workers} threads"
+            progress.update(task, description=name)
+            if case not in failed:
+                try:
+                    result.runs.append(measure(case, number, SCENARIOS[case.scenario].run))
+                except RunFailed as error:
+                    failed.add(case)
+                    result.skipped[name] = str(error)
+                result.save(path)
+            progress.advance(task)
+
+
+def show(result: Result, console: Console, pareto: bool) -> None:
+    """The tables of a result, with what a reader should doubt."""
+    scenarios = {run.scenario for run in result.runs}
+    if pareto:
+        console.print(table.pareto_table(result))
+    elif "messaging" in scenarios:
+        console.print(table.messaging_table(result))
+    if "countdown" in scenarios:
+        console.print(table.countdown_table(result))
+    for scenario in sorted(scenarios):
+        known = table.published_table(scenario)
+        if known is not None and not pareto:
+            console.print(known)
+    for doubt in doubts(result):
+        console.print(f"note: {doubt}")
+    for name, reason in result.skipped.items():
+        console.print(f"skipped: {output.plain(name)}: {output.plain(reason)}")
+
+
+def doubts(result: Result) -> list[str]:
+    """What a reader should know beside the numbers."""
+    # The server, its threads, and the client.
+    most = max((run.workers + 2 for run in result.runs if run.scenario == "messaging"), default=0)
+    found = machine.doubts(result.machine, most)
+    unquiet = sum(not run.quiet for run in result.runs)
+    if unquiet:
+        found.append(f"{unquiet} of {len(result.runs)} runs were made beside other work")
+    return found
+
+
+def to_json(result: Result) -> str:
+    """The estimates of every cell, for a program."""
+    listed = [
+        asdict(cell.key)
+        | {"runs": cell.runs, "unquiet": cell.unquiet}
+        | {"estimates": {name: asdict(value) for name, value in sorted(cell.estimates.items())}}
+        for cell in cells(result).values()
+    ]
+    about = {"version": result.version, "machine": result.machine, "skipped": result.skipped}
+    return json.dumps(about | {"cells": listed})
+
+
+EXAMPLE = "deconvoy bench messaging --runtime 'cpython3.11*' --workers 0,1,2"
+
+
+@click.command(epilog=f"Example: {EXAMPLE}")
+@click.argument("names", nargs=-1, metavar="[SCENARIO]...")
+@click.option(
+    "--runtime",
+    "patterns",
+    multiple=True,
+    metavar="NAME",
+    help="What runs it: c, cpython3.11, 'cpython*+adaptive', cpython3.11+timeout:interval=1ms. "
+    "Can be given again. Default: c and every CPython found, stock and under each policy.",
+)
+@click.option("--workers", type=Workers(), help="Threads, as a list. Default: by scenario.")
+@click.option("--runs", type=click.IntRange(1, 1000), help="Runs of each cell. Default: 5.")
+@click.option("--work", type=click.IntRange(1), help="Messages, or how far to count down.")
+@click.option(
+    "--switch-interval",
+    "interval_s",
+    type=click.FloatRange(1e-6, 1000),
+    metavar="SECONDS",
+    help="sys.setswitchinterval in every CPython.",
+)
+@click.option("--quick", is_flag=True, help="Less work, fewer runs, this Python only: a minute.")
+@click.option(
+    "--pareto",
+    is_flag=True,
+    help="messaging against the curve that sys.setswitchinterval draws, for 1, 2, 4, 8 threads.",
+)
+@click.option(
+    "-o", "--output", "place", type=click.Path(path_type=Path), help="The result file (JSON)."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+def bench(
+    names: tuple[str, ...],
+    patterns: tuple[str, ...],
+    workers: tuple[int, ...] | None,
+    runs: int | None,
+    work: int | None,
+    interval_s: float | None,
+    quick: bool,
+    pareto: bool,
+    place: Path | None,
+    as_json: bool,
+) -> None:
+    """Run experiments: messaging, countdown.
+
+    Runs of what is compared are interleaved, in fresh processes, on a quiet machine as far as one
+    can be had; medians are printed with 95 % intervals, and every single number is kept in a file.
+    """
+    unknown = [name for name in names if name not in SCENARIOS]
+    if unknown:
+        raise UserError(f"no scenario {unknown[0]!r}; there are {', '.join(SCENARIOS)}")
+    if pareto and set(names) - {"messaging"}:
+        raise UserError("--pareto is for messaging: deconvoy bench messaging --pareto")
+    if not names:
+        names = ("messaging",) if pareto else tuple(SCENARIOS)
+    path = place or Path(f"deconvoy-bench-{'-'.join(names)}-{time.strftime('%Y%m%d-%H%M%S')}.json")
+    if not path.parent.is_dir():
+        raise UserError(f"{path.parent}: no such folder: make it first")
+    chosen, skipped = runtimes.choose(list(patterns) or _default_runtimes(quick, pareto))
+    cases: list[Case] = []
+    for name in names:
+        scenario = SCENARIOS[name]
+        amount = work or (scenario.quick_work if quick else scenario.work)
+        if pareto:
+            cases += _pareto_cases(chosen, amount)
+        else:
+            cases += _cases(scenario, chosen, workers or scenario.workers, amount, interval_s)
+    rounds = runs or (3 if quick else 5)
+    result = Result(
+        command=sys.argv,
+        created_unix_s=time.time(),
+        deconvoy=__version__,
+        machine=machine.describe(),
+        settings={"rounds": rounds, "seed": 1, "pareto": pareto},
+        runtimes={runtime.name: runtime.description for runtime in chosen},
+        skipped=skipped,
+    )
+    execute(result, cases, rounds, path, output.console(stderr=True))
+    if as_json:
+        click.echo(to_json(result))
+        return
+    console = output.console()
+    show(result, console, pareto)
+    console.print(f"every number: {path}", soft_wrap=True)

@@ -1,0 +1,115 @@
+"""The machine a result was measured on, and what else it did meanwhile."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+# A run counts when other processes used less than this meanwhile, in cores.
+QUIET_CORES = 0.2
+
+# How long to wait for a quiet machine before a run, in seconds, and how long to look.
+PATIENCE_S = 20.0
+LOOK_S = 0.2
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return None
+
+
+def _processor() -> str:
+    for line in (_read("/proc/cpuinfo") or "").splitlines():
+        if line.startswith(("model name", "Model")):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def describe() -> dict[str, Any]:
+    """The machine, as it goes into every result: what a reader needs to judge the numbers."""
+    cpuinfo = _read("/proc/cpuinfo") or ""
+    return {
+        "processor": _processor(),
+        "cores_available": len(os.sched_getaffinity(0)),
+        "cores": os.cpu_count(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "kernel": platform.release(),
+        "architecture": platform.machine(),
+        "libc": " ".join(platform.libc_ver()),
+        "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "virtual_machine": " hypervisor" in cpuinfo,
+        "load_at_start": list(os.getloadavg()),
+        "python": platform.python_version(),
+    }
+
+
+def doubts(machine: dict[str, Any], runnable: int = 0) -> list[str]:
+    """What a reader should know beside the numbers: `runnable` threads want a core at a time."""
+    found = []
+    cores = machine["cores_available"]
+    if runnable > cores:
+        found.append(f"up to {runnable} runnable threads share {cores} cores")
+    if machine["virtual_machine"]:
+        found.append("a virtual machine: wake-ups are slow, and neighbours may take the processor")
+    if machine["governor"] not in (None, "performance"):
+        found.append(f"the frequency governor is {machine['governor']}: speed changes with load")
+    if machine["load_at_start"][0] > 0.5:
+        found.append(f"the load was {machine['load_at_start'][0]:.1f} at the start")
+    return found
+
+
+def _busy_s() -> float:
+    """Processor time that the whole machine has used since it started, in seconds."""
+    times = psutil.cpu_times()
+    return float(sum(times) - times.idle - getattr(times, "iowait", 0.0))
+
+
+def _family_s() -> float:
+    """Processor time that this process and its children have used, in seconds."""
+    total = 0.0
+    me = psutil.Process()
+    for process in [me, *me.children(recursive=True)]:
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system + times.children_user + times.children_system
+    return total
+
+
+@dataclass
+class Watch:
+    """Foreign load between its making and `foreign_cores`: what others used meanwhile."""
+
+    began: float
+    busy_s: float
+    family_s: float
+
+    @classmethod
+    def start(cls) -> Watch:
+        return cls(time.monotonic(), _busy_s(), _family_s())
+
+    def foreign_cores(self) -> float:
+        elapsed = max(time.monotonic() - self.began, 1e-3)
+        foreign = (_busy_s() - self.busy_s) - (_family_s() - self.family_s)
+        return max(foreign / elapsed, 0.0)
+
+
+def wait_for_quiet() -> bool:
+    """Waits until other processes use less than `QUIET_CORES`; False when that never came."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        watch = Watch.start()
+        time.sleep(LOOK_S)
+        if watch.foreign_cores() < QUIET_CORES:
+            return True
+        if time.monotonic() > deadline:
+            return False

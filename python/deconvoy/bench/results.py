@@ -1,0 +1,81 @@
+"""Result files: versioned JSON, whole at every moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deconvoy.errors import UserError
+
+# Raised with every change of the layout; `load` brings older files up to it.
+VERSION = 1
+
+
+@dataclass
+class Run:
+    """One execution. `values` are in the unit that ends their name; lists are single samples."""
+
+    runtime: str
+    scenario: str
+    workers: int
+    order: int
+    values: dict[str, Any]
+    foreign_cores: float
+    quiet: bool
+    switch_interval_s: float | None = None
+
+
+@dataclass
+class Result:
+    """All runs of one call, with the machine they ran on."""
+
+    command: list[str]
+    created_unix_s: float
+    deconvoy: str
+    machine: dict[str, Any]
+    settings: dict[str, Any]
+    runtimes: dict[str, str]
+    runs: list[Run] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    version: int = VERSION
+
+    def save(self, path: Path) -> None:
+        """Writes the file anew beside the old one and then in its place: a kill at any point
+        leaves one or the other, whole."""
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+        try:
+            with os.fdopen(handle, "w") as file:
+                json.dump(asdict(self), file)
+            os.replace(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
+
+
+def load(path: Path) -> Result:
+    """Reads a result file of this or an older version.
+
+    Raises UserError for a file that is none, is damaged, or was written by a newer deconvoy.
+    """
+    try:
+        data = json.loads(path.read_text())
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise UserError(f"{path}: not a result of deconvoy bench, or damaged") from error
+    if not isinstance(data, dict) or "runs" not in data or "version" not in data:
+        raise UserError(f"{path}: not a result of deconvoy bench")
+    if data["version"] > VERSION:
+        raise UserError(
+            f"{path}: written by a newer deconvoy (format {data['version']}; "
+            f"this one reads up to {VERSION}): update deconvoy"
+        )
+    try:
+        data["runs"] = [Run(**run) for run in data["runs"]]
+        return Result(**data)
+    except TypeError as error:
+        raise UserError(f"{path}: damaged: {error}") from error

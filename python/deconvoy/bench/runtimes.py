@@ -1,0 +1,119 @@
+"""What can run a scenario on this machine: C, and every CPython with or without a policy."""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from deconvoy import preload
+from deconvoy.errors import UserError
+from deconvoy.interpreters import Interpreter, find_interpreters
+
+SCENARIOS = Path(__file__).parent.parent / "scenarios"
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Something that runs a scenario: `c`, `cpython3.11`, `cpython3.11+adaptive`."""
+
+    name: str
+    description: str
+    python: str | None = None
+    policy: str | None = None
+
+    def command(self, scenario: str, program: str) -> list[str]:
+        """The command of a scenario's program, without its arguments."""
+        if self.python is None:
+            return [str(compiled(scenario, program))]
+        return [self.python, str(SCENARIOS / scenario / f"{program}.py")]
+
+    def environment(self) -> dict[str, str]:
+        """The environment of a run: ours, with the policy put under the interpreter."""
+        base = dict(os.environ) | {"PYTHONDONTWRITEBYTECODE": "1"}
+        if self.policy is None:
+            base.pop("LD_PRELOAD", None)
+            return base
+        return preload.environment(self.policy, base=base)
+
+
+def compiled(scenario: str, program: str) -> Path:
+    """A scenario's C program, compiled once for its text.
+
+    Raises UserError when there is no C compiler or the program does not compile.
+    """
+    source = SCENARIOS / scenario / f"{program}.c"
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "deconvoy" / "bench"
+    binary = cache / f"{scenario}-{program}-{digest}"
+    if binary.exists():
+        return binary
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        raise UserError("no C compiler for the runtime c: install gcc, or leave it out")
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache) as folder:
+        made = Path(folder) / "program"
+        command = [compiler, "-O2", "-pthread", "-o", str(made), str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise UserError(f"{source.name} does not compile: {done.stderr.splitlines()[:1]}")
+        os.replace(made, binary)
+    return binary
+
+
+def _cpython(interpreter: Interpreter, name: str, policy: str | None) -> Runtime:
+    name = name if policy is None else f"{name}+{policy}"
+    what = f"{interpreter.version}, {interpreter.path}"
+    return Runtime(name, what, python=str(interpreter.path), policy=policy)
+
+
+def available() -> tuple[dict[str, Interpreter | None], dict[str, str]]:
+    """The runtimes found, by name without a policy, and those skipped, with the reason.
+
+    Of several CPythons of one minor version the one with the lowest patch level counts.
+    """
+    found: dict[str, Interpreter | None] = {}
+    skipped: dict[str, str] = {}
+    if shutil.which("cc") or shutil.which("gcc") or shutil.which("clang"):
+        found["c"] = None
+    else:
+        skipped["c"] = "no C compiler: apt-get install gcc"
+    for interpreter in find_interpreters():
+        found.setdefault(f"cpython{interpreter.short_version}", interpreter)
+    return found, skipped
+
+
+def choose(patterns: list[str]) -> tuple[list[Runtime], dict[str, str]]:
+    """The runtimes that the patterns name, in their order: `c`, `cpython3.11`, `cpython*+adaptive`,
+    `cpython3.11+timeout:interval=1ms`. A policy is only put under a CPython that it can serve.
+
+    Raises UserError for a pattern that names nothing here.
+    """
+    found, skipped = available()
+    chosen: dict[str, Runtime] = {}
+    for pattern in patterns:
+        base, _, policy = pattern.partition("+")
+        if policy:
+            preload.check_policy(policy)
+        names = [name for name in found if fnmatch.fnmatchcase(name, base)]
+        if not names:
+            have = ", ".join(found)
+            raise UserError(f"no runtime {base!r} on this machine; there are {have}")
+        for name in names:
+            interpreter = found[name]
+            if interpreter is None:
+                if not policy:
+                    chosen["c"] = Runtime("c", "compiled with cc -O2")
+                continue
+            if policy and interpreter.why_not:
+                skipped[f"{name}+{policy}"] = interpreter.why_not
+                continue
+            runtime = _cpython(interpreter, name, policy or None)
+            chosen.setdefault(runtime.name, runtime)
+    return list(chosen.values()), skipped

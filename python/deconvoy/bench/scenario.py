@@ -1,0 +1,134 @@
+"""The experiments: how one run of each is made and what it yields."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from deconvoy.bench.process import Server, run_to_end, switches
+from deconvoy.bench.runtimes import SCENARIOS, Runtime
+from deconvoy.bench.stats import jain
+
+# A server's threads run this long before anything is measured, in seconds.
+WARM_UP_S = 0.2
+
+# The CPU-bound threads alone are measured this long, in seconds: a hundred switch intervals.
+ALONE_S = 0.5
+
+# The first messages warm up the client, the connection and the policy; they are not counted.
+WARM_UP_MESSAGES = 20
+
+
+@dataclass(frozen=True)
+class Case:
+    """One cell of the matrix: run again and again, between the others."""
+
+    scenario: str
+    runtime: Runtime
+    workers: int
+    work: int
+    switch_interval_s: float | None = None
+
+
+def _arguments(case: Case) -> list[str]:
+    arguments = ["--workers", str(case.workers)]
+    if case.switch_interval_s is not None:
+        arguments += ["--switch-interval", repr(case.switch_interval_s)]
+    return arguments
+
+
+def _rates(before: dict[str, Any], after: dict[str, Any]) -> list[float]:
+    elapsed = after["at"] - before["at"]
+    pairs = zip(before["counts"], after["counts"], strict=True)
+    return [(late - early) / elapsed for early, late in pairs]
+
+
+def run_messaging(case: Case) -> dict[str, Any]:
+    """One run of `messaging`: a fresh server, its threads alone, then with the client.
+
+    Yields `elapsed_s`, `latency_ns` (a list), `alone_per_s` and `beside_per_s` (what all CPU-bound
+    threads count in a second without and with the client), `kept` (the second over the first),
+    `jain`, context switches of the server during the client's run, and the kernel's accounting.
+    """
+    command = case.runtime.command("messaging", "server") + _arguments(case)
+    client = [sys.executable, str(SCENARIOS / "messaging" / "client.py")]
+    values: dict[str, Any] = {}
+    with Server(command, case.runtime.environment()) as server:
+        port = ["--port", str(server.port)]
+        run_to_end([*client, *port, "--work", str(WARM_UP_MESSAGES)], _plain())
+        time.sleep(WARM_UP_S)
+        if case.workers:
+            alone = server.mark()
+            time.sleep(ALONE_S)
+            values["alone_per_s"] = sum(_rates(alone, server.mark()))
+        before, switched = server.mark(), switches(server.pid)
+        yielded = run_to_end([*client, *port, "--work", str(case.work)], _plain())
+        after, switched_after = server.mark(), switches(server.pid)
+        accounting = server.stop()
+    if case.workers:
+        rates = _rates(before, after)
+        values["beside_per_s"] = sum(rates)
+        values["kept"] = sum(rates) / values["alone_per_s"]
+        values["jain"] = jain(rates)
+    values["elapsed_s"] = yielded["elapsed_s"]
+    values["latency_ns"] = yielded["latency_ns"]
+    voluntary, involuntary = (
+        late - early for early, late in zip(switched, switched_after, strict=True)
+    )
+    return (
+        accounting
+        | values
+        | {
+            "voluntary_switches": voluntary,
+            "involuntary_switches": involuntary,
+        }
+    )
+
+
+def _plain() -> dict[str, str]:
+    """The environment of the client: no policy under it."""
+    return Runtime("client", "", python=sys.executable).environment()
+
+
+def run_countdown(case: Case) -> dict[str, Any]:
+    """One run of `countdown`; one worker counts in the main thread. Yields `elapsed_s` and the
+    kernel's accounting."""
+    mode = "sequential" if case.workers <= 1 else "thread"
+    command = case.runtime.command("countdown", "countdown") + _arguments(case)
+    command += ["--mode", mode, "--work", str(case.work)]
+    return run_to_end(command, case.runtime.environment())
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """An experiment: its title, what it takes by default, and how to run it once."""
+
+    name: str
+    title: str
+    run: Callable[[Case], dict[str, Any]]
+    work: int
+    quick_work: int
+    workers: tuple[int, ...]
+
+
+SCENARIO_LIST = (
+    Scenario(
+        "messaging",
+        "echo of 8 KiB messages beside CPU-bound threads",
+        run_messaging,
+        work=1000,
+        quick_work=200,
+        workers=(0, 1),
+    ),
+    Scenario(
+        "countdown",
+        "one loop, then split over threads",
+        run_countdown,
+        work=100_000_000,
+        quick_work=20_000_000,
+        workers=(1, 2),
+    ),
+)

@@ -1,0 +1,157 @@
+"""Results as tables for a person, with the published figures beside ours."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from typing import Any
+
+from rich.table import Table
+
+from deconvoy import output
+from deconvoy.bench.results import Result
+from deconvoy.bench.stats import Estimate
+from deconvoy.bench.summary import Cell, Key, cells, dominated_by
+
+
+def published() -> dict[str, Any]:
+    """The figures of the sources."""
+    text = resources.files("deconvoy").joinpath("data/published.json").read_text()
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded
+
+
+def seconds(found: Estimate | None) -> str:
+    if found is None:
+        return ""
+    if found.count < 2:
+        return f"{found.median:.3f}"
+    return f"{found.median:.3f} [{found.low:.3f}, {found.high:.3f}]"
+
+
+def _name(key: Key) -> str:
+    if key.switch_interval_s is None:
+        return key.runtime
+    return f"{key.runtime}, switch interval {output.time_text(key.switch_interval_s * 1e9)}"
+
+
+def _ns(cell: Cell, name: str) -> str:
+    median = cell.median(name)
+    return "" if median is None else output.time_text(median)
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.1f} %"
+
+
+def _ratio(cell: Cell, base: Cell | None, name: str) -> str:
+    """How many times the median of `base`; a `~` in front when the intervals overlap."""
+    if base is None or base is cell:
+        return ""
+    ours, theirs = cell.estimates[name], base.estimates[name]
+    mark = "" if ours.differs(theirs) else "~"
+    return f"{mark}{ours.median / theirs.median:.3f}x"
+
+
+def messaging_table(result: Result) -> Table:
+    """A line a cell; ratios are to the same runtime's server alone."""
+    found = cells(result)
+    numbers = (
+        *("CPU threads", "total s", "over alone", "p50", "p99"),
+        *("threads keep", "of stock's", "Jain", "switches"),
+    )
+    title = "messaging: medians, [95 % interval]"
+    table = output.table("runtime", *numbers, title=title, numbers=numbers)
+    for key, cell in found.items():
+        if key.scenario != "messaging":
+            continue
+        alone = found.get(Key("messaging", key.runtime, 0, key.switch_interval_s))
+        stock = found.get(Key("messaging", key.runtime.partition("+")[0], key.workers, None))
+        beside, of = cell.median("beside_per_s"), stock and stock.median("beside_per_s")
+        changes = (cell.median("voluntary_switches") or 0) + (
+            cell.median("involuntary_switches") or 0
+        )
+        jain = cell.median("jain") if key.workers > 1 else None
+        table.add_row(
+            _name(key),
+            str(key.workers),
+            seconds(cell.estimates.get("elapsed_s")),
+            _ratio(cell, alone, "elapsed_s"),
+            _ns(cell, "p50_ns"),
+            _ns(cell, "p99_ns"),
+            _percent(cell.median("kept")),
+            _percent(beside / of) if beside and of and stock is not cell else "",
+            "" if jain is None else f"{jain:.4f}",
+            f"{changes:,.0f}",
+        )
+    return table
+
+
+def countdown_table(result: Result) -> Table:
+    found = cells(result)
+    numbers = ("threads", "elapsed s", "over sequential", "user s", "switches")
+    title = "countdown: medians, [95 % interval]"
+    table = output.table("runtime", *numbers, title=title, numbers=numbers)
+    for key, cell in found.items():
+        if key.scenario != "countdown":
+            continue
+        one = found.get(Key("countdown", key.runtime, 1, key.switch_interval_s))
+        changes = (cell.median("voluntary_switches") or 0) + (
+            cell.median("involuntary_switches") or 0
+        )
+        table.add_row(
+            _name(key),
+            str(key.workers),
+            seconds(cell.estimates.get("elapsed_s")),
+            _ratio(cell, one, "elapsed_s"),
+            seconds(cell.estimates.get("user_s")),
+            f"{changes:,.0f}",
+        )
+    return table
+
+
+def pareto_table(result: Result) -> Table:
+    """Latency against what the CPU-bound threads keep, and which points another one dominates."""
+    found = cells(result)
+    title = "messaging: latency against CPU kept, and which point is better at both"
+    numbers = ("CPU threads", "p50", "p99", "of stock's CPU")
+    verdict = ("by p50 dominated by", "by p99 dominated by")
+    table = output.table("point", *numbers, *verdict, title=title, numbers=numbers)
+    points = sorted(found.values(), key=lambda cell: cell.key.workers)
+    for cell in points:
+        key = cell.key
+        if not key.workers or "beside_per_s" not in cell.estimates:
+            continue
+        stock = found.get(Key("messaging", key.runtime.partition("+")[0], key.workers, None))
+        beside, of = cell.median("beside_per_s"), stock and stock.median("beside_per_s")
+        verdicts = []
+        for latency in ("p50_ns", "p99_ns"):
+            better = dominated_by(cell, points, latency)
+            verdicts.append(_name(better[0].key) if better else "none: on the front")
+        table.add_row(
+            _name(key),
+            str(key.workers),
+            _ns(cell, "p50_ns"),
+            _ns(cell, "p99_ns"),
+            _percent(beside / of) if beside and of else "",
+            *verdicts,
+        )
+    return table
+
+
+def published_table(scenario: str) -> Table | None:
+    """The figures of the source for the same work; seconds."""
+    data = published().get(scenario)
+    if data is None:
+        return None
+    rows = data["rows"]
+    names = [name for name in rows[0] if name not in ("runtime", "os", "cores")]
+    names += [name for row in rows for name in row if name not in ("runtime", "os", "cores")]
+    names = list(dict.fromkeys(names))
+    numbers = tuple(f"{name.replace('_', ' ')} s" for name in names)
+    title = f"published: {data['source']}"
+    table = output.table("runtime", "on", *numbers, title=title, numbers=numbers)
+    for row in rows:
+        where = row["os"] + (f", {row['cores']} cores" if "cores" in row else "")
+        table.add_row(row["runtime"], where, *(str(row.get(name, "")) for name in names))
+    return table
