@@ -6,13 +6,14 @@
 //! | `RETIME` | a waker | the waiter, before it looks at the times | `timer` or `linger` changed |
 //! | `PARKED` | the waiter, before it sleeps | the waiter, after | a wake-up needs a system call |
 //!
-//! The times are written by wakers and read by the waiter without the guard. The waiter announces
-//! `PARKED` and then reads the times; a waker writes a time and then reads `PARKED`. Both pairs
-//! are sequentially consistent, so at least one of the two sees the other's write: a waiter never
-//! sleeps past a time that was set before it slept, and the case analysis is
-//! - the waiter's read comes after the write: it sees the time and does not sleep past it;
-//! - the waiter's read comes before: its `PARKED` came before that, so the waker sees it and sets
-//!   `RETIME`, and the sleep ends or does not begin, since the word is no longer `PARKED` alone.
+//! The times are written by wakers and read by the waiter without the guard. Both sides go through
+//! `state` with a read-modify-write, so their order there decides:
+//! - a waker sets `RETIME` before the waiter announces `PARKED`: the announcement fails, since the
+//!   word is not 0, and the waiter looks at the times again;
+//! - after it: the waker sees `PARKED`, and wakes the sleeper if it would sleep too long. A sleep
+//!   that has not begun does not begin, since the word is no longer `PARKED` alone.
+//!
+//! Checked in every order with loom (`ci/loom`).
 
 use deconvoy_policy::Nanos;
 
@@ -115,25 +116,22 @@ impl Parker {
 
     /// Sets the timer; guard held.
     pub fn set_timer(&self, system: &impl System, at: Nanos) {
-        self.timer.store(at.0, Ordering::SeqCst);
-        if self.state.load(Ordering::SeqCst) & PARKED != 0
-            && self.sleeps_until.load(Ordering::Relaxed) > at.0
-        {
-            self.retime(system);
-        }
+        self.timer.store(at.0, Ordering::Relaxed);
+        self.retime(system, |sleeps_until| at.0 < sleeps_until);
     }
 
     /// Sets until when to stay awake; guard held.
     pub fn set_linger(&self, system: &impl System, until: Nanos) {
-        self.linger.store(until.0, Ordering::SeqCst);
-        if until.0 > 0 && self.state.load(Ordering::SeqCst) & PARKED != 0 {
-            self.retime(system);
-        }
+        self.linger.store(until.0, Ordering::Relaxed);
+        self.retime(system, |_| until.0 > 0);
     }
 
-    fn retime(&self, system: &impl System) {
-        let before = self.state.fetch_or(RETIME, Ordering::Release);
-        if before & PARKED != 0 && before & (RETIME | WOKEN) == 0 {
+    /// Makes the waiter look at the times again, if it is about to sleep, or sleeps and `matters`.
+    fn retime(&self, system: &impl System, matters: impl FnOnce(u64) -> bool) {
+        // Release pairs with the Acquire in `park`, where the times are read; Acquire with the
+        // announcement there, for `sleeps_until`.
+        let before = self.state.fetch_or(RETIME, Ordering::AcqRel);
+        if before & PARKED != 0 && matters(self.sleeps_until.load(Ordering::Relaxed)) {
             system.futex_wake(&self.state, 1);
         }
     }
@@ -143,12 +141,11 @@ impl Parker {
     pub fn park(&self, system: &impl System, floor: Nanos) {
         loop {
             // Acquire pairs with the Release in `wake` and `retime`.
-            if self.state.load(Ordering::Acquire) & WOKEN != 0 {
+            if self.state.fetch_and(!RETIME, Ordering::Acquire) & WOKEN != 0 {
                 return;
             }
-            self.state.fetch_and(!RETIME, Ordering::Acquire);
-            let timer = self.timer.load(Ordering::SeqCst);
-            let linger = self.linger.load(Ordering::SeqCst);
+            let timer = self.timer.load(Ordering::Relaxed);
+            let linger = self.linger.load(Ordering::Relaxed);
             let now = system.now().0;
             if now >= timer || now >= floor.0 {
                 return;
@@ -159,17 +156,14 @@ impl Parker {
             }
             let until = timer.min(floor.0);
             self.sleeps_until.store(until, Ordering::Relaxed);
-            // Announce, then look again: see the case analysis above.
-            if self.state.compare_exchange(0, PARKED, Ordering::SeqCst, Ordering::Relaxed).is_err()
-            {
-                continue;
-            }
-            let unchanged = self.timer.load(Ordering::SeqCst) == timer
-                && self.linger.load(Ordering::SeqCst) == linger;
-            if unchanged {
+            // Release pairs with the Acquire in `retime`. It fails when the word is not 0: there is
+            // something to look at.
+            let parked =
+                self.state.compare_exchange(0, PARKED, Ordering::AcqRel, Ordering::Relaxed);
+            if parked.is_ok() {
                 system.futex_wait(&self.state, PARKED, Some(Nanos(until)));
+                self.state.fetch_and(!PARKED, Ordering::Acquire);
             }
-            self.state.fetch_and(!PARKED, Ordering::Acquire);
         }
     }
 

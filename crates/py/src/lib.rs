@@ -1,12 +1,14 @@
 //! `deconvoy._native`: the policies and the traces, for Python. Nothing is decided here.
 
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 
 use deconvoy_policy::{Spec, catalogue};
 use deconvoy_trace::format::Header;
 use deconvoy_trace::read::Trace;
-use deconvoy_trace::{analyse, format};
+use deconvoy_trace::{analyse, export, format};
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -46,14 +48,22 @@ fn report_json(py: Python<'_>, path: PathBuf) -> PyResult<String> {
 
 /// Writes a trace as a Perfetto trace to the new file `out`.
 #[pyfunction]
-fn export_perfetto(path: PathBuf, out: PathBuf) -> PyResult<()> {
-    Err(TraceError::new_err(format!("{}, {}: no exporter yet", path.display(), out.display())))
+fn export_perfetto(py: Python<'_>, path: PathBuf, out: PathBuf) -> PyResult<()> {
+    py.detach(|| {
+        let mut file = BufWriter::new(File::create_new(out)?);
+        export::perfetto(&open(&path)?, &mut file)?;
+        Ok(file.flush()?)
+    })
 }
 
 /// Writes a trace as trace_event JSON to the new file `out`.
 #[pyfunction]
-fn export_trace_event(path: PathBuf, out: PathBuf) -> PyResult<()> {
-    Err(TraceError::new_err(format!("{}, {}: no exporter yet", path.display(), out.display())))
+fn export_trace_event(py: Python<'_>, path: PathBuf, out: PathBuf) -> PyResult<()> {
+    py.detach(|| {
+        let mut file = BufWriter::new(File::create_new(out)?);
+        export::trace_event(&open(&path)?, &mut file)?;
+        Ok(file.flush()?)
+    })
 }
 
 /// What an ELF file says of itself; None when `path` is none. `search`: more folders to look for

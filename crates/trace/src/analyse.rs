@@ -129,6 +129,9 @@ pub struct ThreadReport {
     pub waits: u64,
     pub switches: u64,
     pub forced: u64,
+    /// Releases on request, in the part of the run that the events cover. More than `forced`:
+    /// CPython skips the forced wait when another thread is quick to take the lock.
+    pub preempted: u64,
     pub asks: u64,
     pub longest_answer_ns: u64,
     /// Of the acquires that had to wait.
@@ -247,7 +250,8 @@ fn thread_report(sums: &ThreadSums, sweep: &Sweep, labels: &Labels, exact: bool)
         0 => 0.0,
         life => ns as f64 / life as f64,
     };
-    let lengths = sweep.lengths.get(usize::from(sums.index)).filter(|_| exact);
+    let place = usize::from(sums.index);
+    let lengths = sweep.lengths.get(place).filter(|_| exact);
     let wait = lengths.map(|lengths| lengths.waits.as_slice());
     let hold = lengths.map(|lengths| lengths.holds.as_slice());
     ThreadReport {
@@ -267,6 +271,7 @@ fn thread_report(sums: &ThreadSums, sweep: &Sweep, labels: &Labels, exact: bool)
         waits: sums.waits,
         switches: sums.switches,
         forced: sums.forced,
+        preempted: sweep.usages.get(place).map_or(0, |usage| usage.on_request),
         asks: sums.asks,
         longest_answer_ns: sums.longest_answer_ns,
         wait: quantiles(wait, &sums.wait_counts, sums.longest_wait_ns),

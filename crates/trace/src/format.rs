@@ -155,7 +155,7 @@ pub enum Kind {
     /// The switch interval is another. Argument: microseconds.
     Interval = 11,
 
-    /// The policy's record of the thread begins. Argument: priority, as an i8.
+    /// The policy's record of the thread begins. Argument: a `Greeting`.
     Greet = 32,
     /// Its timer ran out.
     Expire = 33,
@@ -207,6 +207,29 @@ pub struct Event {
     pub thread: u16,
     pub lock: u8,
     pub argument: u32,
+}
+
+/// The argument of `Kind::Greet`: bits 0..8 priority, 8..32 the driver's number + 1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Greeting {
+    pub priority: i8,
+    /// The number that the policy knows the thread by, which is given again when it has ended.
+    /// `None`: not recorded.
+    pub number: Option<u32>,
+}
+
+impl Greeting {
+    pub fn pack(self) -> u32 {
+        let number = self.number.map_or(0, |number| number.wrapping_add(1));
+        u32::from(self.priority.cast_unsigned()) | number << 8
+    }
+
+    pub fn unpack(argument: u32) -> Greeting {
+        Greeting {
+            priority: (argument as u8).cast_signed(),
+            number: (argument >> 8).checked_sub(1),
+        }
+    }
 }
 
 const TIME_BITS: u32 = 56;

@@ -11,10 +11,10 @@ use std::collections::HashMap;
 use std::fmt;
 
 use deconvoy_policy::{
-    Action, Actions, AnyPolicy, Event as Told, MAX_THREADS, Nanos, Policy, Slot, Spec, WaiterId,
+    Action, Actions, AnyPolicy, Event as Told, Nanos, Policy, Slot, Spec, WaiterId,
 };
 
-use crate::format::{Event, Greeting, Kind, OTHERS};
+use crate::format::{Event, Greeting, Kind, MAX_LOCKS, OTHERS};
 use crate::read::Trace;
 
 /// How much was replayed.
@@ -77,31 +77,6 @@ impl fmt::Display for Divergence {
 
 impl std::error::Error for Divergence {}
 
-/// One lock's policy, and what it said last that the trace has not confirmed yet.
-struct Lock {
-    policy: AnyPolicy<'static>,
-    actions: Actions,
-    confirmed: usize,
-    now: Nanos,
-    held: bool,
-}
-
-impl Lock {
-    fn pending(&self) -> Option<Action> {
-        self.actions.as_slice().get(self.confirmed).copied()
-    }
-}
-
-struct Replay<'t> {
-    trace: &'t Trace,
-    spec: Spec<'t>,
-    locks: HashMap<u8, Lock>,
-    /// The driver's number of each thread, and the other way round.
-    who: HashMap<u16, WaiterId>,
-    records: HashMap<WaiterId, u16>,
-    done: Replayed,
-}
-
 /// Replays a trace that was recorded under a policy.
 ///
 /// What a lock's last event made its policy say may be missing in part: that is where the process
@@ -118,18 +93,51 @@ pub fn check(trace: &Trace) -> Result<Replayed, Divergence> {
     }
     let spec = Spec::parse(&trace.about.policy)
         .map_err(|error| Divergence::UnknownPolicy(error.to_string()))?;
-    let mut replay = Replay {
-        trace,
-        spec,
-        locks: HashMap::new(),
-        who: HashMap::new(),
-        records: HashMap::new(),
-        done: Replayed::default(),
-    };
-    for (number, event) in trace.events.iter().enumerate() {
-        replay.event(number, event)?;
+    let greeted = trace.events.iter().filter(|event| event.kind == Kind::Greet);
+    let slots = greeted.map(|event| greeted_as(event).0 + 1).max().unwrap_or(0);
+    let mut slots = vec![Slot::default(); slots as usize];
+    let mut done = Replayed::default();
+    for life in lives(trace) {
+        slots.fill(Slot::default());
+        let mut replay = Replay {
+            start_ns: trace.about.start_ns,
+            policy: spec.build(trace.about.cores, &mut slots),
+            actions: Actions::new(),
+            confirmed: 0,
+            now: Nanos::ZERO,
+            held: false,
+            who: HashMap::new(),
+            records: HashMap::new(),
+            done: &mut done,
+        };
+        for number in life {
+            let event = trace.events.get(number).ok_or(Divergence::NotWhole)?;
+            replay.event(number, event)?;
+        }
     }
-    Ok(replay.done)
+    Ok(done)
+}
+
+/// The numbers of the events of each lock, from its start to the start of the next one under the
+/// same number.
+fn lives(trace: &Trace) -> Vec<Vec<usize>> {
+    let mut ended = Vec::new();
+    let mut open: Vec<Vec<usize>> = vec![Vec::new(); MAX_LOCKS];
+    for (number, event) in trace.events.iter().enumerate() {
+        let Some(life) = open.get_mut(usize::from(event.lock)) else { continue };
+        if event.kind == Kind::LockStart {
+            ended.push(std::mem::take(life));
+        }
+        life.push(number);
+    }
+    ended.extend(open);
+    ended
+}
+
+/// The number that the policy knows a greeted thread by. Where it was not recorded, the thread's
+/// record stands for it: the same, as long as no thread ends.
+fn greeted_as(event: &Event) -> WaiterId {
+    WaiterId(Greeting::unpack(event.argument).number.unwrap_or(u32::from(event.thread)))
 }
 
 /// The distance from `now` to a point that is not before it, as the recorder writes it down.
@@ -137,108 +145,96 @@ fn ahead(now: Nanos, at: Nanos) -> u32 {
     u32::try_from(at.since(now).0).unwrap_or(u32::MAX)
 }
 
+/// One lock's policy, and what it said last that the trace has not confirmed yet.
+struct Replay<'r> {
+    start_ns: u64,
+    policy: AnyPolicy<'r>,
+    actions: Actions,
+    confirmed: usize,
+    now: Nanos,
+    held: bool,
+    /// The policy's number of each thread's record, and the other way round.
+    who: HashMap<u16, WaiterId>,
+    records: HashMap<WaiterId, u16>,
+    done: &'r mut Replayed,
+}
+
 impl Replay<'_> {
     fn event(&mut self, number: usize, event: &Event) -> Result<(), Divergence> {
-        match event.kind {
-            Kind::LockStart => {
-                let lock = self.fresh();
-                self.locks.insert(event.lock, lock);
-                Ok(())
+        let told = match event.kind {
+            Kind::Greet => {
+                let who = greeted_as(event);
+                self.who.insert(event.thread, who);
+                self.records.insert(who, event.thread);
+                Told::Start { who, priority: Greeting::unpack(event.argument).priority }
             }
-            Kind::Greet => self.greet(number, event),
             Kind::Interval => {
-                let length = Nanos::from_micros(u64::from(event.argument));
-                self.tell(number, event, Told::Interval { length })
+                Told::Interval { length: Nanos::from_micros(u64::from(event.argument)) }
             }
-            Kind::Arrive | Kind::Acquire | Kind::Release | Kind::Expire | Kind::Leave => {
-                let who = self.who(number, event.thread)?;
-                let told = match event.kind {
-                    Kind::Arrive => Told::Arrive { who },
-                    Kind::Acquire => Told::Acquire { who },
-                    Kind::Release => Told::Release { who, asked: event.argument != 0 },
-                    Kind::Expire => Told::Expire { who },
-                    _ => Told::Leave { who },
-                };
-                self.tell(number, event, told)
+            Kind::Arrive => Told::Arrive { who: self.who(number, event)? },
+            Kind::Acquire => Told::Acquire { who: self.who(number, event)? },
+            Kind::Release => {
+                Told::Release { who: self.who(number, event)?, asked: event.argument != 0 }
             }
-            Kind::Ask | Kind::Wake | Kind::Timer | Kind::Linger => self.compare(number, event),
-            // Of the recorder's own: no policy was told.
-            Kind::Start | Kind::End | Kind::Forced | Kind::LockEnd | Kind::Fork => Ok(()),
-        }
+            Kind::Expire => Told::Expire { who: self.who(number, event)? },
+            Kind::Leave => Told::Leave { who: self.who(number, event)? },
+            Kind::Ask | Kind::Wake | Kind::Grant | Kind::Timer | Kind::Linger => {
+                return self.compare(number, event);
+            }
+            // The recorder's own: no policy was told.
+            Kind::Start
+            | Kind::End
+            | Kind::Forced
+            | Kind::LockStart
+            | Kind::LockEnd
+            | Kind::Fork => return Ok(()),
+        };
+        self.tell(number, event, told)
     }
 
-    fn fresh(&self) -> Lock {
-        // A trace has at most as many locks as a byte has values, and most have one: their
-        // threads' records may as well stay until the process ends.
-        let slots = vec![Slot::default(); MAX_THREADS].leak();
-        Lock {
-            policy: self.spec.build(self.trace.about.cores, slots),
-            actions: Actions::new(),
-            confirmed: 0,
-            now: Nanos::ZERO,
-            held: false,
-        }
-    }
-
-    fn who(&self, number: usize, thread: u16) -> Result<WaiterId, Divergence> {
-        self.who.get(&thread).copied().ok_or(Divergence::Unknown { number })
-    }
-
-    fn greet(&mut self, number: usize, event: &Event) -> Result<(), Divergence> {
-        let Greeting { priority, number: who } = Greeting::unpack(event.argument);
-        let who = WaiterId(who);
-        if event.thread == OTHERS {
-            return Err(Divergence::NotWhole);
-        }
-        self.who.insert(event.thread, who);
-        self.records.insert(who, event.thread);
-        self.tell(number, event, Told::Start { who, priority })
+    fn who(&self, number: usize, event: &Event) -> Result<WaiterId, Divergence> {
+        self.who.get(&event.thread).copied().ok_or(Divergence::Unknown { number })
     }
 
     fn tell(&mut self, number: usize, event: &Event, told: Told) -> Result<(), Divergence> {
-        let Some(lock) = self.locks.get_mut(&event.lock) else {
-            return Err(Divergence::Unknown { number });
-        };
-        if let Some(action) = lock.pending() {
-            let expected = Some(said(&self.records, lock.now, action));
+        if let expected @ Some(_) = self.expected() {
             return Err(Divergence::At { number, expected, got: None });
         }
-        lock.now = Nanos(self.trace.about.start_ns.saturating_add(event.at_ns));
-        lock.actions.clear();
-        lock.confirmed = 0;
-        lock.policy.step(lock.now, told, &mut lock.actions);
+        self.now = Nanos(self.start_ns.saturating_add(event.at_ns));
+        self.actions.clear();
+        self.confirmed = 0;
+        self.policy.step(self.now, told, &mut self.actions);
         self.done.events += 1;
         match told {
-            Told::Arrive { .. } if lock.held => self.done.contended += 1,
-            Told::Acquire { .. } => lock.held = true,
-            Told::Release { .. } => lock.held = false,
+            Told::Arrive { .. } if self.held => self.done.contended += 1,
+            Told::Acquire { .. } => self.held = true,
+            Told::Release { .. } => self.held = false,
             _ => {}
         }
         Ok(())
     }
 
     fn compare(&mut self, number: usize, event: &Event) -> Result<(), Divergence> {
-        let Some(lock) = self.locks.get_mut(&event.lock) else {
-            return Err(Divergence::Unknown { number });
-        };
         let got = Said { kind: event.kind, thread: event.thread, argument: event.argument };
-        let expected = lock.pending().map(|action| said(&self.records, lock.now, action));
+        let expected = self.expected();
         if expected != Some(got) {
             return Err(Divergence::At { number, expected, got: Some(got) });
         }
-        lock.confirmed += 1;
+        self.confirmed += 1;
         self.done.actions += 1;
         Ok(())
     }
-}
 
-/// What the recorder makes of an action.
-fn said(records: &HashMap<WaiterId, u16>, now: Nanos, action: Action) -> Said {
-    let (kind, who, argument) = match action {
-        Action::Ask { who } => (Kind::Ask, who, 0),
-        Action::Wake { who } => (Kind::Wake, who, 0),
-        Action::Timer { who, at } => (Kind::Timer, who, ahead(now, at)),
-        Action::Linger { who, until } => (Kind::Linger, who, ahead(now, until)),
-    };
-    Said { kind, thread: records.get(&who).copied().unwrap_or(OTHERS), argument }
+    /// The next thing that the policy said, as the recorder writes it down.
+    fn expected(&self) -> Option<Said> {
+        let (kind, who, argument) = match *self.actions.as_slice().get(self.confirmed)? {
+            Action::Ask { who } => (Kind::Ask, who, 0),
+            Action::Wake { who } => (Kind::Wake, who, 0),
+            Action::Grant { who } => (Kind::Grant, who, 0),
+            Action::Timer { who, at } => (Kind::Timer, who, ahead(self.now, at)),
+            Action::Linger { who, until } => (Kind::Linger, who, ahead(self.now, until)),
+        };
+        let thread = self.records.get(&who).copied().unwrap_or(OTHERS);
+        Some(Said { kind, thread, argument })
+    }
 }

@@ -43,7 +43,7 @@ def _values(run: Run) -> dict[str, float]:
 
 
 def cells(result: Result) -> dict[Key, Cell]:
-    """An estimate of every value of every cell, over its runs; cells in the order of the command."""
+    """An estimate of every value of every cell, over its runs, in the command's order."""
     grouped: dict[Key, list[Run]] = {}
     for run in result.runs:
         key = Key(run.scenario, run.runtime, run.workers, run.switch_interval_s)

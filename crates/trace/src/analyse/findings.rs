@@ -1,7 +1,12 @@
 //! What is wrong, in plain words, each with its evidence and the mend.
 //!
 //! Each finding is one rule over the evidence that the sweep gathered. What counts as long, brief
-//! or slow is defined there; here is when it is often enough to tell somebody.
+//! or slow is defined there; when it is often enough to tell somebody, in the file of each rule.
+
+mod battle;
+mod convoy;
+mod hog;
+mod starvation;
 
 use std::collections::HashMap;
 
@@ -9,9 +14,9 @@ use serde::Serialize;
 
 use crate::read::Trace;
 
-use super::sweep::{Convoyed, Hogging, Starved, Sweep, slow_answer_ns};
+use super::sweep::Sweep;
 use super::words::{self, count, length, list};
-use super::{Labels, ThreadLabel, quantile_of};
+use super::{Labels, ThreadLabel};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -46,22 +51,6 @@ pub struct Finding {
     pub longest_ns: u64,
     pub per_s: f64,
 }
-
-/// Fewer are chance: an interpreter that starts and ends has some.
-const CONVOY_LEAST_TIMES: u64 = 10;
-/// Of the victim's time: below one part in a hundred it is not worth a word.
-const CONVOY_LEAST_SHARE: f64 = 0.01;
-
-/// CPython's own interval makes 200 switches a second, a program that blocks as fast as it can
-/// some thousands. A thousand that give nothing cost some percent (see below).
-const BATTLE_LEAST_PER_S: f64 = 1_000.0;
-/// A sleep and a wake-up through a futex on a virtual machine, as measured.
-const SWITCH_COST_NS: u64 = 35_000;
-
-/// A single slow answer that is worth a word, and how often a lesser one has to occur: a busy
-/// machine's scheduler makes some as well.
-const HOG_LONGEST_NS: u64 = 30_000_000;
-const HOG_LEAST_TIMES: u64 = 5;
 
 struct Context<'c> {
     trace: &'c Trace,
@@ -136,13 +125,20 @@ impl Context<'_> {
         }
     }
 
-    /// "one switch interval", "4 switch intervals".
-    fn intervals(&self, ns: u64) -> String {
-        match (ns as f64 / self.interval_ns as f64).round() as u64 {
+    /// "about one switch interval (5.1 ms)", "about 4 ms" where intervals say little.
+    fn about(&self, ns: u64) -> String {
+        const TOO_MANY: u64 = 20;
+        let intervals = match (ns as f64 / self.interval_ns as f64).round() as u64 {
             0 => "half a switch interval".to_owned(),
             1 => "one switch interval".to_owned(),
-            many => format!("{} switch intervals", count(many)),
-        }
+            few @ 2..=TOO_MANY => format!("{few} switch intervals"),
+            _ => return format!("about {}", length(ns)),
+        };
+        format!("about {intervals} ({})", length(ns))
+    }
+
+    fn held_ns(&self, thread: &ThreadLabel) -> u64 {
+        self.trace.thread(thread.index).map_or(0, |sums| sums.holding_ns)
     }
 
     /// "20.1 s of its 21.3 s".
@@ -152,222 +148,11 @@ impl Context<'_> {
         })
     }
 
-    fn is_convoyed(&self, thread: u16, convoyed: &Convoyed) -> bool {
-        let life_ns = self.trace.thread(thread).map_or(0, |sums| {
-            sums.end_ns.saturating_sub(sums.start_ns.max(self.trace.covered_from_ns()))
-        });
-        convoyed.lengths.len() as u64 >= CONVOY_LEAST_TIMES
-            && convoyed.total_ns as f64 >= life_ns as f64 * CONVOY_LEAST_SHARE
-    }
-
-    fn convoy(&self) -> Option<Finding> {
-        let mut victims: Vec<(u16, &Convoyed)> = self
-            .sweep
-            .convoyed
-            .iter()
-            .map(|(&thread, convoyed)| (thread, convoyed))
-            .filter(|&(thread, convoyed)| self.is_convoyed(thread, convoyed))
-            .collect();
-        victims.sort_by_key(|&(thread, convoyed)| (u64::MAX - convoyed.total_ns, thread));
-        let &(worst, convoyed) = victims.first()?;
-        let blockers = self.labels(chief(&convoyed.behind));
-        let times = convoyed.lengths.len() as u64;
-        let median_ns = quantile_of(&convoyed.lengths, 0.5);
-        let lost_ns =
-            victims.iter().fold(0u64, |sum, (_, convoyed)| sum.saturating_add(convoyed.total_ns));
-        let mut text = format!(
-            "{} waited {} about {} ({}) behind {}",
-            self.labels.of_thread(worst).label,
-            words::of(times, "time", "times"),
-            self.intervals(median_ns),
-            length(median_ns),
-            names(&blockers),
-        );
-        match blockers.as_slice() {
-            [one] => text += &format!(", which computes: {}", self.held_of_life(one)),
-            [first, ..] => {
-                text += &format!(", which compute: {} {}", first.label, self.held_of_life(first));
-            }
-            [] => {}
-        }
-        let needs_ns = self
-            .trace
-            .thread(worst)
-            .and_then(|sums| crate::histogram::quantile_ns(&sums.hold_counts, 0.5));
-        text += &format!(
-            "{}. It needs the lock for {} at a time.",
-            self.meanwhile(),
-            length(needs_ns.unwrap_or(0))
-        );
-        if let others @ 1.. = victims.len() - 1 {
-            text += &format!(
-                " {} wait like it, {} together.",
-                words::of(others as u64, "other thread does", "other threads"),
-                length(lost_ns)
-            );
-        }
-        Some(Finding {
-            kind: FindingKind::Convoy,
-            text,
-            mend: self.run(),
-            lost_ns,
-            victims: self.labels(victims.iter().map(|&(thread, _)| thread)),
-            blockers,
-            times,
-            median_ns,
-            longest_ns: convoyed.lengths.last().copied().unwrap_or(0),
-            per_s: self.per_s(times),
-        })
-    }
-
     fn computing(&self) -> Vec<u16> {
         let mut threads: Vec<_> =
             self.trace.threads.iter().filter(|sums| self.sweep.computes(sums.index)).collect();
         threads.sort_by_key(|sums| std::cmp::Reverse(sums.holding_ns));
         threads.iter().map(|sums| sums.index).collect()
-    }
-
-    fn battle(&self) -> Option<Finding> {
-        let (failed, contested) = (self.sweep.failed_wakeups, self.sweep.contested_switches);
-        let times = failed.saturating_add(contested);
-        if self.per_s(times) < BATTLE_LEAST_PER_S {
-            return None;
-        }
-        let fighters = self.labels(self.computing());
-        let what = match (failed, contested) {
-            (_, 0) => format!("{} wake-ups found the lock taken again", count(failed)),
-            (0, _) => format!("{} forced switches between threads that compute", count(contested)),
-            _ => format!(
-                "{} forced switches between threads that compute and {} wake-ups that found the \
-                 lock taken again",
-                count(contested),
-                count(failed)
-            ),
-        };
-        let who = match fighters.as_slice() {
-            [] => "The threads".to_owned(),
-            _ => names(&fighters),
-        };
-        let text = format!(
-            "{who} fight for the lock: {what}{}, {} a second, with a switch interval of {}.",
-            self.meanwhile(),
-            count(self.per_s(times) as u64),
-            length(self.interval_ns),
-        );
-        let short = self.interval_ns < 1_000_000;
-        let mend = match short {
-            true => format!(
-                "leave the switch interval at 5 ms (sys.setswitchinterval); for latency: {}",
-                self.run()
-            ),
-            false => self.run(),
-        };
-        let lost_ns = times.saturating_mul(SWITCH_COST_NS);
-        Some(Finding {
-            kind: FindingKind::Battle,
-            text,
-            mend,
-            lost_ns,
-            victims: fighters.clone(),
-            blockers: fighters,
-            times,
-            median_ns: 0,
-            longest_ns: 0,
-            per_s: self.per_s(times),
-        })
-    }
-
-    /// The worst hog: by the time that it kept others waiting.
-    fn hog(&self) -> Option<Finding> {
-        let (&thread, hogging) = self
-            .sweep
-            .hogging
-            .iter()
-            .filter(|(_, hogging)| {
-                hogging.longest_ns >= HOG_LONGEST_NS || hogging.times >= HOG_LEAST_TIMES
-            })
-            .max_by_key(|&(&thread, hogging)| (hogging.kept_ns, thread))?;
-        let Hogging { times, longest_ns, kept_ns, ref kept } = *hogging;
-        let victims = self.labels(most(kept));
-        let blocker = self.labels.of_thread(thread);
-        let mut text = format!(
-            "{} kept the lock although asked for it: {}{} for more than {}, the longest {}",
-            blocker.label,
-            words::of(times, "time", "times"),
-            self.meanwhile(),
-            length(slow_answer_ns(self.interval_ns)),
-            length(longest_ns),
-        );
-        if !victims.is_empty() {
-            text +=
-                &format!(". That kept {} waiting, {} together", names(&victims), length(kept_ns));
-        }
-        text += ". It runs C code that keeps the lock, or the system gave it no processor.";
-        Some(Finding {
-            kind: FindingKind::Hog,
-            text,
-            mend:
-                "no policy can preempt C code: let it release the lock (Py_BEGIN_ALLOW_THREADS), \
-                   give it less at a time, or move it to a process of its own"
-                    .to_owned(),
-            lost_ns: kept_ns,
-            victims,
-            blockers: vec![blocker],
-            times,
-            median_ns: 0,
-            longest_ns,
-            per_s: self.per_s(times),
-        })
-    }
-
-    /// Victims of a convoy are told of there.
-    fn starvation(&self) -> Option<Finding> {
-        let convoyed = |thread: u16| {
-            let found = self.sweep.convoyed.get(&thread);
-            found.is_some_and(|convoyed| self.is_convoyed(thread, convoyed))
-        };
-        let mut victims: Vec<(u16, &Starved)> = self
-            .sweep
-            .starved
-            .iter()
-            .map(|(&thread, starved)| (thread, starved))
-            .filter(|&(thread, _)| !convoyed(thread))
-            .collect();
-        victims.sort_by_key(|&(thread, starved)| (u64::MAX - starved.longest_ns, thread));
-        let &(worst, starved) = victims.first()?;
-        let blockers = self.labels(chief(&starved.behind));
-        let lost_ns =
-            victims.iter().fold(0u64, |sum, (_, starved)| sum.saturating_add(starved.total_ns));
-        let mut text = format!(
-            "{} starves: it waited {} for the lock, {}",
-            self.labels.of_thread(worst).label,
-            length(starved.longest_ns),
-            self.intervals(starved.longest_ns),
-        );
-        if !blockers.is_empty() {
-            text += &format!(", while {} had it", names(&blockers));
-        }
-        text += &format!(
-            "; {} like that{}.",
-            words::of(starved.times, "wait", "waits"),
-            self.meanwhile()
-        );
-        if let others @ 1.. = victims.len() - 1 {
-            text +=
-                &format!(" So did {}.", words::of(others as u64, "other thread", "other threads"));
-        }
-        Some(Finding {
-            kind: FindingKind::Starvation,
-            text,
-            mend: self.run(),
-            lost_ns,
-            victims: self.labels(victims.iter().map(|&(thread, _)| thread)),
-            blockers,
-            times: starved.times,
-            median_ns: 0,
-            longest_ns: starved.longest_ns,
-            per_s: self.per_s(starved.times),
-        })
     }
 
     fn nothing(&self) -> Finding {

@@ -1,15 +1,16 @@
 //! What the events add up to: exact lengths, who waited behind whom, and the evidence that the
 //! findings rest on.
 
+mod character;
 pub mod walk;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use crate::histogram::quantile_ns;
-use crate::read::{ThreadSums, Trace};
+use crate::read::Trace;
 
 use super::MOST_PAIRS;
+use character::{Character, Usage};
 use walk::{Behind, Hold, Limits, Visitor, Wait, walk};
 
 const MILLISECOND_NS: u64 = 1_000_000;
@@ -27,11 +28,6 @@ const LONG_HOLD_SHARE: u64 = 4;
 const LONG_WAIT_SHARE: u64 = 2;
 const LONG_WAIT_NS: u64 = MILLISECOND_NS / 2;
 
-/// An I/O-bound thread needs the lock for a tenth of an interval at most, half of the times, and
-/// is forced to give it up in at most a tenth of them.
-const BRIEF_SHARE: u64 = 10;
-const BRIEF_NS: u64 = 50_000;
-
 /// All lengths of one thread's waits and holds, sorted.
 #[derive(Clone, Default, Debug)]
 pub struct Lengths {
@@ -47,33 +43,6 @@ pub struct Pair {
     pub total_ns: u64,
     /// Sorted.
     pub lengths: Vec<u64>,
-}
-
-/// What kind of user of the lock a thread is.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Character {
-    /// Holds the lock more than it is elsewhere, and long at a time or until it is forced out.
-    pub computes: bool,
-    /// Needs it for a moment at a time.
-    pub brief: bool,
-}
-
-impl Character {
-    fn of(thread: &ThreadSums, interval_ns: u64) -> Character {
-        let Some(mean_hold_ns) = thread.holding_ns.checked_div(thread.acquires) else {
-            return Character::default();
-        };
-        let often_forced = thread.forced.saturating_mul(2) >= thread.acquires;
-        let seldom_forced = thread.forced.saturating_mul(BRIEF_SHARE) <= thread.acquires;
-        let median_ns = quantile_ns(&thread.hold_counts, 0.5).unwrap_or(mean_hold_ns);
-        let brief_ns = (interval_ns / BRIEF_SHARE).max(BRIEF_NS);
-        Character {
-            computes: thread.holding_ns >= thread.elsewhere_ns
-                && thread.holding_ns >= interval_ns
-                && (mean_hold_ns >= interval_ns / 2 || often_forced),
-            brief: median_ns <= brief_ns && seldom_forced,
-        }
-    }
 }
 
 /// An I/O-bound thread's long waits behind long holds.
@@ -107,8 +76,9 @@ pub struct Starved {
 /// The result of going through all events.
 #[derive(Default, Debug)]
 pub struct Sweep {
-    /// By thread, as are the next two.
+    /// By thread, as is what follows.
     pub characters: Vec<Character>,
+    pub usages: Vec<Usage>,
     pub lengths: Vec<Lengths>,
     /// Most time together first.
     pub pairs: Vec<Pair>,
@@ -135,12 +105,9 @@ impl Sweep {
         let of_events = trace.events.iter().map(|event| event.thread);
         let of_table = trace.threads.iter().map(|thread| thread.index);
         let threads = of_events.chain(of_table).max().map_or(0, |last| usize::from(last) + 1);
-        let mut characters = vec![Character::default(); threads];
-        for thread in &trace.threads {
-            if let Some(character) = characters.get_mut(usize::from(thread.index)) {
-                *character = Character::of(thread, interval_ns);
-            }
-        }
+        let usages = Usage::of(trace, threads, interval_ns);
+        let characters: Vec<Character> =
+            usages.iter().map(|usage| Character::of(usage, interval_ns)).collect();
         let computing = characters.iter().filter(|character| character.computes).count() as u64;
         let mut first = FirstPass {
             limits,
@@ -149,6 +116,7 @@ impl Sweep {
             sums: PairSums::default(),
             sweep: Sweep {
                 characters,
+                usages,
                 lengths: vec![Lengths::default(); threads],
                 ..Sweep::default()
             },

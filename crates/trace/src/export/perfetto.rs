@@ -227,10 +227,8 @@ impl<W: Write> Writer<'_, W> {
             ..TracePacket::default()
         })?;
         let names = used_locks(trace).into_iter().flat_map(|lock| {
-            Name::ALL.map(|name| Interned {
-                iid: Some(name.iid(lock)),
-                name: Some(name.text(lock)),
-            })
+            Name::ALL
+                .map(|name| Interned { iid: Some(name.iid(lock)), name: Some(name.text(lock)) })
         });
         let category = Interned { iid: Some(CATEGORY_IID), name: Some("gil".to_owned()) };
         self.packet(TracePacket {

@@ -13,12 +13,26 @@ pub enum Doing {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mark {
     /// `from`: the hand-off that this hold ends; `to`: the one that it begins with its end.
-    Begin { thread: u16, lock: u8, doing: Doing, from: Option<u64>, to: Option<u64> },
-    End { thread: u16, to: Option<u64> },
+    Begin {
+        thread: u16,
+        lock: u8,
+        doing: Doing,
+        from: Option<u64>,
+        to: Option<u64>,
+    },
+    End {
+        thread: u16,
+        to: Option<u64>,
+    },
     /// A drop request.
-    Ask { thread: u16, lock: u8 },
+    Ask {
+        thread: u16,
+        lock: u8,
+    },
     /// How many threads wait, from now on.
-    Waiting { count: u64 },
+    Waiting {
+        count: u64,
+    },
 }
 
 /// Whose acquisition, by event number, handed the lock on to whose.
@@ -79,20 +93,15 @@ struct Timeline<'t, F> {
 ///
 /// # Errors
 /// The first error of `mark`, which ends it.
-pub fn timeline<E>(
-    trace: &Trace,
-    mark: impl FnMut(u64, Mark) -> Result<(), E>,
-) -> Result<(), E> {
+pub fn timeline<E>(trace: &Trace, mark: impl FnMut(u64, Mark) -> Result<(), E>) -> Result<(), E> {
     let hand_offs = HandOffs::of(trace);
     let mut timeline = Timeline { trace, open: vec![None; threads(trace)], waiting: 0, mark };
     for (number, event) in trace.events.iter().enumerate() {
         let (at_ns, thread, lock) = (event.at_ns, event.thread, event.lock);
         match event.kind {
-            Kind::Arrive => {
-                if timeline.doing(thread) != Some(Doing::Waits) {
-                    timeline.begin(at_ns, thread, lock, Doing::Waits, None, None)?;
-                }
-            }
+            // It waits again.
+            Kind::Arrive if timeline.doing(thread) == Some(Doing::Waits) => {}
+            Kind::Arrive => timeline.begin(at_ns, thread, lock, Doing::Waits, None, None)?,
             Kind::Acquire => {
                 let from = hand_offs.from[number].checked_sub(1);
                 let from = from.map(|source| timeline.hand_off(u64::from(source)));

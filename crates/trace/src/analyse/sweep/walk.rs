@@ -162,7 +162,7 @@ impl<V: Visitor> Walk<'_, V> {
             Kind::Acquire => self.acquire(at_ns, thread, lock),
             Kind::Release => self.release(at_ns, thread, lock, event.argument != 0),
             Kind::Ask => self.ask(at_ns, thread, lock),
-            Kind::Wake => {
+            Kind::Wake | Kind::Grant => {
                 if let Some(waiter) = self.waiter(thread).as_mut() {
                     waiter.woken = true;
                 }

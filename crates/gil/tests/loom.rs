@@ -1,0 +1,85 @@
+//! The parker's protocol, in every order that the memory model allows. Run by `ci/loom`.
+#![cfg(loom)]
+
+use deconvoy_gil::{AtomicU32, Parker, System};
+use deconvoy_policy::Nanos;
+use loom::sync::atomic::Ordering;
+use loom::sync::{Arc, Condvar, Mutex};
+use loom::thread;
+
+/// A futex of loom's own parts. Deadlines never come: what should have woken a waiter and did not
+/// leaves it asleep, and loom reports that nothing moves.
+#[derive(Clone)]
+struct Model {
+    inside: Arc<(Mutex<()>, Condvar)>,
+}
+
+impl Model {
+    fn new() -> Model {
+        Model { inside: Arc::new((Mutex::new(()), Condvar::new())) }
+    }
+}
+
+const NOW: Nanos = Nanos(1_000);
+const NEVER: Nanos = Nanos(u64::MAX - 1);
+
+impl System for Model {
+    fn now(&self) -> Nanos {
+        NOW
+    }
+
+    fn futex_wait(&self, word: &AtomicU32, expected: u32, _: Option<Nanos>) {
+        let guard = self.inside.0.lock().unwrap();
+        // As the kernel does: the look at the word and the sleep are one step.
+        if word.load(Ordering::SeqCst) == expected {
+            drop(self.inside.1.wait(guard).unwrap());
+        }
+    }
+
+    fn futex_wake(&self, _: &AtomicU32, _: u32) {
+        let _guard = self.inside.0.lock().unwrap();
+        self.inside.1.notify_all();
+    }
+}
+
+fn check(act: impl Fn(&Parker, &Model) + Send + Sync + Copy + 'static) {
+    loom::model(move || {
+        let system = Model::new();
+        let parker = Arc::new(Parker::new());
+        parker.enter();
+        let waker = {
+            let (parker, system) = (parker.clone(), system.clone());
+            thread::spawn(move || act(&parker, &system))
+        };
+        parker.park(&system, NEVER);
+        waker.join().unwrap();
+    });
+}
+
+#[test]
+fn a_wake_up_is_never_lost() {
+    check(|parker, system| {
+        parker.wake(system);
+    });
+}
+
+#[test]
+fn a_timer_that_is_due_is_never_slept_past() {
+    check(|parker, system| parker.set_timer(system, NOW));
+}
+
+#[test]
+fn a_later_timer_does_not_hide_an_earlier_one() {
+    check(|parker, system| {
+        parker.set_timer(system, Nanos(NOW.0 + 10));
+        parker.set_timer(system, NOW);
+    });
+}
+
+#[test]
+fn advice_to_stay_awake_does_not_hide_a_wake_up() {
+    check(|parker, system| {
+        parker.set_linger(system, Nanos::ZERO);
+        parker.wake(system);
+    });
+}
