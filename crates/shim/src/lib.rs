@@ -29,7 +29,8 @@ unsafe extern "C" fn constructor(
     _argv: *const *const c_char,
     environment: *const *const c_char,
 ) {
-    if environment.is_null() {
+    // musl calls constructors without arguments.
+    if !real::is_glibc() || environment.is_null() {
         return;
     }
     // SAFETY: a constructor of a preloaded library runs before any other thread; the environment

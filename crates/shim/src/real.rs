@@ -7,23 +7,22 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 // glibc 2.34 moved `dlsym` and gave it a new version; a reference to the first one loads on both.
 #[cfg(target_arch = "x86_64")]
-core::arch::global_asm!(
-    ".symver deconvoy_dlsym, dlsym@GLIBC_2.2.5",
-    ".symver deconvoy_dlvsym, dlvsym@GLIBC_2.2.5",
-);
+core::arch::global_asm!(".symver deconvoy_dlsym, dlsym@GLIBC_2.2.5");
 #[cfg(target_arch = "aarch64")]
-core::arch::global_asm!(
-    ".symver deconvoy_dlsym, dlsym@GLIBC_2.17",
-    ".symver deconvoy_dlvsym, dlvsym@GLIBC_2.17",
-);
+core::arch::global_asm!(".symver deconvoy_dlsym, dlsym@GLIBC_2.17");
 
 unsafe extern "C" {
     fn deconvoy_dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
-    fn deconvoy_dlvsym(
-        handle: *mut c_void,
-        name: *const c_char,
-        version: *const c_char,
-    ) -> *mut c_void;
+}
+
+type Dlvsym = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
+
+/// `dlvsym`, looked up: a reference to it would keep programs on musl from starting, which has
+/// none, and which a served shell may start.
+fn dlvsym() -> Option<Dlvsym> {
+    let at = symbol(c"dlvsym");
+    // SAFETY: the type is glibc's.
+    (!at.is_null()).then(|| unsafe { transmute_copy(&at) })
 }
 
 const RTLD_DEFAULT: *mut c_void = core::ptr::null_mut();
@@ -40,6 +39,10 @@ const COND_VERSION: &core::ffi::CStr = c"GLIBC_2.17";
 pub fn symbol(name: &core::ffi::CStr) -> *mut c_void {
     // SAFETY: the name is zero-terminated.
     unsafe { deconvoy_dlsym(RTLD_DEFAULT, name.as_ptr()) }
+}
+
+pub fn is_glibc() -> bool {
+    !symbol(c"gnu_get_libc_version").is_null()
 }
 
 /// A function of the C library's, looked up when first needed: constructors of other libraries
@@ -68,9 +71,9 @@ impl Real {
     fn look_up(&self) -> *mut c_void {
         let name = self.name.as_ptr();
         let mut at = core::ptr::null_mut();
-        if self.versioned {
+        if let Some(dlvsym) = dlvsym().filter(|_| self.versioned) {
             // SAFETY: both strings are zero-terminated.
-            at = unsafe { deconvoy_dlvsym(RTLD_NEXT, name, COND_VERSION.as_ptr()) };
+            at = unsafe { dlvsym(RTLD_NEXT, name, COND_VERSION.as_ptr()) };
         }
         if at.is_null() {
             // SAFETY: the name is zero-terminated.

@@ -1,0 +1,48 @@
+"""The extension module, written in Rust: crates/py."""
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import TypedDict
+
+__all__ = [
+    "POLICY_BYTES",
+    "TRACE_VERSION",
+    "VERSION",
+    "TraceError",
+    "check_policy",
+    "export_perfetto",
+    "export_trace_event",
+    "inspect_elf",
+    "policies",
+    "report_json",
+]
+
+VERSION: str
+# The version of the trace format that is written; no later one is read.
+TRACE_VERSION: int
+# The longest policy text that the preloaded library takes.
+POLICY_BYTES: int
+
+class TraceError(ValueError): ...
+
+class _Inspection(TypedDict):
+    bits: int
+    machine: str
+    interpreter: str | None
+    needed: list[str]
+    libpython: str | None
+    has_python: bool
+    has_runtime: bool
+    has_config: bool
+    is_free_threaded: bool
+    version: str | None
+    starts_programs: bool
+
+def policies() -> list[tuple[str, str, str]]: ...
+def check_policy(text: str) -> None: ...
+def report_json(path: str | PathLike[str]) -> str: ...
+def export_perfetto(path: str | PathLike[str], out: str | PathLike[str]) -> None: ...
+def export_trace_event(path: str | PathLike[str], out: str | PathLike[str]) -> None: ...
+def inspect_elf(
+    path: str | PathLike[str], search: Sequence[str | PathLike[str]] = ...
+) -> _Inspection | None: ...

@@ -1,0 +1,96 @@
+"""Tables, numbers with their units, and progress, the same in every verb."""
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, TextIO, cast
+
+from rich import box
+from rich.console import Console, JustifyMethod
+from rich.markup import escape
+from rich.table import Table
+
+# Wide enough for any table: what is piped is cut by whoever reads it.
+PIPED_WIDTH = 100_000
+
+# Nobody waits this long without a sign of life.
+PROGRESS_AFTER_S = 2.0
+
+UNITS_NS = [(1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns")]
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Where to print. Plain and unwrapped unless it is a terminal; heeds NO_COLOR."""
+    stream = sys.stderr if stderr else sys.stdout
+    if stream.isatty():
+        return Console(stderr=stderr, highlight=False)
+    trimmed = cast(IO[str], Trimmed(stream))
+    return Console(file=trimmed, highlight=False, width=PIPED_WIDTH, no_color=True)
+
+
+@dataclass(frozen=True)
+class Trimmed:
+    """A stream without the spaces that end the lines of a table."""
+
+    stream: TextIO
+
+    def write(self, text: str) -> int:
+        return self.stream.write("\n".join(line.rstrip(" ") for line in text.split("\n")))
+
+    def flush(self) -> None:
+        self.stream.flush()
+
+
+def table(*columns: str, title: str | None = None, numbers: tuple[str, ...] = ()) -> Table:
+    """An empty table; the columns in `numbers` are aligned to the right."""
+    made = Table(
+        title=title,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    for column in columns:
+        is_number = column in numbers
+        justify: JustifyMethod = "right" if is_number else "left"
+        # Folded where it must be: a name that is cut cannot be copied.
+        made.add_column(column, justify=justify, no_wrap=is_number, overflow="fold")
+    return made
+
+
+def plain(text: str) -> str:
+    """Text from elsewhere, safe to print with markup: control characters are shown."""
+    return escape("".join(c if c.isprintable() else repr(c)[1:-1] for c in text))
+
+
+def time_text(ns: float) -> str:
+    """A length of time with three digits and its unit: `5.12 ms`."""
+    for size, unit in UNITS_NS:
+        if ns >= size:
+            value = ns / size
+            return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} {unit}"
+    return "0"
+
+
+def percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.1f} %" if whole else "-"
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Say `what` is going on, on a terminal, once it has taken longer than a moment."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    status = Console(stderr=True).status(what)
+    timer = threading.Timer(PROGRESS_AFTER_S, status.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        status.stop()

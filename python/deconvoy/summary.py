@@ -1,0 +1,176 @@
+"""An analysis as tables and lines, for a terminal."""
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from deconvoy.errors import UserError
+from deconvoy.output import percent, plain, table, time_text
+from deconvoy.traces import NO_TRACES, find_traces, load
+
+Report = dict[str, Any]
+
+# Of each table; `--json` has them all.
+MOST_THREADS = 30
+MOST_PAIRS = 15
+
+# Columns of the table of threads that a narrow terminal goes without.
+WIDE = 130
+WIDE_COLUMNS = {"id", "elsewhere", "taken", "forced", "asked"}
+
+# In the summary after a run.
+MOST_PROCESSES = 5
+MOST_FINDINGS = 3
+
+
+def print_summary(out: Console, folder: Path) -> None:
+    """The findings in a folder of traces in a few lines, the busiest processes first."""
+    try:
+        traces = find_traces(folder)
+    except UserError:
+        out.print(f"deconvoy: no trace: {NO_TRACES}")
+        return
+    reports = []
+    for trace in traces:
+        try:
+            reports.append(load(trace.path))
+        except UserError as error:
+            out.print(f"deconvoy: {plain(str(error))}")
+    reports.sort(key=lambda report: report["totals"]["waits"], reverse=True)
+    # Of processes in which nobody ever waited there is nothing to tell, unless there are no others.
+    telling = [report for report in reports if report["totals"]["waits"]] or reports[:1]
+    for report in telling[:MOST_PROCESSES]:
+        out.print(f"deconvoy: {plain(title(report))}")
+        for finding in report["findings"][:MOST_FINDINGS]:
+            print_finding(out, "  ", finding)
+    if others := len(reports) - len(telling[:MOST_PROCESSES]):
+        out.print(f"deconvoy: and {others} more processes")
+    shown = near(folder)
+    out.print(
+        f"deconvoy: the trace is in {plain(shown)}; read it with: deconvoy report {plain(shown)}",
+        soft_wrap=True,
+    )
+
+
+def near(path: Path) -> str:
+    """The path as seen from the current folder, if it is below it."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def title(report: Report) -> str:
+    process = report["process"]
+    command = " ".join(process["command"]) or "unknown command"
+    return f"process {process['pid']}: {shorten(command)}"
+
+
+def shorten(text: str, most: int = 100) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def print_report(out: Console, report: Report) -> None:
+    out.print(f"[bold]{plain(title(report))}[/bold]")
+    print_process(out, report)
+    print_threads(out, report)
+    print_pairs(out, report)
+    print_coverage(out, report)
+    print_findings(out, report)
+
+
+def print_process(out: Console, report: Report) -> None:
+    process, totals = report["process"], report["totals"]
+    facts = table("process", "")
+    facts.add_row("command", plain(" ".join(process["command"])))
+    facts.add_row("runtime", plain("CPython " + process["runtime"].partition(" (")[0]))
+    facts.add_row("policy", plain(process["policy"]))
+    facts.add_row("switch interval", time_text(process["interval_ns"]))
+    facts.add_row("cores", str(process["cores"]))
+    facts.add_row("duration", time_text(report["duration_ns"]))
+    facts.add_row(
+        "GIL",
+        f"taken {totals['acquires']} times, {totals['waits']} after waiting; "
+        f"{totals['switches']} switches, {totals['forced']} of them forced; "
+        f"{totals['asks']} drop requests",
+    )
+    out.print(facts)
+
+
+def print_threads(out: Console, report: Report) -> None:
+    rows = [thread_cells(thread) for thread in report["threads"][:MOST_THREADS]]
+    columns = (
+        [name for name in rows[0] if name not in WIDE_COLUMNS or out.width >= WIDE] if rows else []
+    )
+    listing = table("thread", *columns[1:], numbers=tuple(columns[1:]))
+    for row in rows:
+        listing.add_row(*(row[name] for name in columns))
+    out.print(listing)
+    say_omitted(out, len(report["threads"]), MOST_THREADS, "threads")
+
+
+def thread_cells(thread: dict[str, Any]) -> dict[str, str]:
+    """A row of the table of threads, by column."""
+    life = thread["holding_ns"] + thread["waiting_ns"] + thread["elsewhere_ns"]
+    wait = thread["wait"]
+    return {
+        "thread": plain(thread["name"] or thread["label"]),
+        "id": str(thread["native_id"]),
+        "held": percent(thread["holding_ns"], life),
+        "waited": percent(thread["waiting_ns"], life),
+        "elsewhere": percent(thread["elsewhere_ns"], life),
+        "taken": str(thread["acquires"]),
+        "waits": str(thread["waits"]),
+        "wait p50": time_text(wait["p50_ns"]),
+        "p99": time_text(wait["p99_ns"]),
+        "longest": time_text(wait["max_ns"]),
+        "longest hold": time_text(thread["hold"]["max_ns"]),
+        "forced": str(thread["forced"]),
+        "asked": str(thread["asks"]),
+    }
+
+
+def print_pairs(out: Console, report: Report) -> None:
+    if not report["pairs"]:
+        return
+    numbers = ("waits", "together", "median", "p99", "longest")
+    listing = table("waited", "behind", *numbers, numbers=numbers)
+    for pair in report["pairs"][:MOST_PAIRS]:
+        listing.add_row(
+            plain(pair["waiter"]["label"]),
+            plain(pair["blocker"]["label"]),
+            str(pair["waits"]),
+            *(time_text(pair[f"{key}_ns"]) for key in ("total", "median", "p99", "longest")),
+        )
+    out.print(listing)
+    say_omitted(out, len(report["pairs"]), MOST_PAIRS, "pairs")
+
+
+def say_omitted(out: Console, count: int, most: int, what: str) -> None:
+    if count > most:
+        out.print(f"and {count - most} more {what}; --json has them all\n")
+
+
+def print_coverage(out: Console, report: Report) -> None:
+    """What is missing from the trace, if anything is."""
+    coverage = report["coverage"]
+    missing = {
+        "overwritten": "events are older than the ring reaches back (a larger --size keeps more)",
+        "torn": "events were half written when the process was killed",
+        "lost": "events were lost because a table was full",
+    }
+    for key, why in missing.items():
+        if coverage[key]:
+            out.print(f"note: {coverage[key]} {why}")
+    if coverage["truncated"]:
+        out.print("note: the file ends before its last event")
+
+
+def print_findings(out: Console, report: Report) -> None:
+    out.print("[bold]findings[/bold]")
+    for number, finding in enumerate(report["findings"], 1):
+        print_finding(out, f"{number}. ", finding)
+
+
+def print_finding(out: Console, head: str, finding: dict[str, Any]) -> None:
+    out.print(f"{head}{plain(finding['text'])}")
+    if finding["mend"]:
+        out.print(f"{' ' * len(head)}-> {plain(finding['mend'])}")

@@ -1,0 +1,195 @@
+"""`deconvoy doctor`: what this machine has, and what can be served, tried and not guessed."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from deconvoy import __version__, preload, program
+from deconvoy.bench import machine
+from deconvoy.errors import UserError
+from deconvoy.interpreters import Interpreter, find_interpreters
+from deconvoy.output import console, plain, table, working
+from deconvoy.traces import find_traces, load
+from deconvoy.verbs import COMMAND_SETTINGS
+
+POLICY = "adaptive"
+
+# Each thread goes on when the other one has had its turn, and computes until then: nobody gets on
+# but by waiting for the lock.
+TWO_THREADS = """
+import threading
+turns = [1]
+def take_turns(me):
+    while len(turns) < 10:
+        if turns[-1] != me:
+            turns.append(me)
+threads = [threading.Thread(target=take_turns, args=(me,)) for me in (1, 2)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+# Far beyond what it takes: the program hangs.
+HANGS_AFTER_S = 60
+
+
+@dataclass(frozen=True)
+class Checked:
+    """An interpreter and what became of a program of two threads in it."""
+
+    interpreter: Interpreter
+    is_served: bool
+    why_not: str | None
+
+
+@click.command(
+    context_settings=COMMAND_SETTINGS,
+    epilog="Example: deconvoy doctor -- gunicorn app:app",
+)
+@click.option("--json", "as_json", is_flag=True, help="As JSON, for a program.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND…]")
+def doctor(as_json: bool, command: tuple[str, ...]) -> None:
+    """Check this machine, its CPythons, and COMMAND if there is one.
+
+    Each interpreter runs a program of two threads under the library, and counts as served if its
+    trace shows them.
+    """
+    asked = program.find(command, os.environ) if command else None
+    with working("trying each CPython"):
+        here = machine.describe()
+        library = check_library()
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            checked = list(pool.map(check, find_interpreters()))
+    if as_json:
+        click.echo(json.dumps(as_data(here, library, checked, asked), indent=1))
+        return
+    out = console()
+    print_machine(out, here, library)
+    print_interpreters(out, checked)
+    if asked is not None:
+        why_not = asked.verdict.why_not
+        out.print(f"{plain(' '.join(asked.argv))}: {plain(why_not or 'nothing speaks against it')}")
+
+
+def check_library() -> str | None:
+    """Why the library cannot be loaded; None: it can."""
+    try:
+        environment = preload.environment(preload.STOCK, trace=Path(os.devnull))
+    except UserError as error:
+        return str(error)
+    command = [sys.executable, "-c", "print(open('/proc/self/maps').read())"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if preload.library().name not in done.stdout:
+        said = (done.stderr.splitlines() or ["the loader did not say why"])[0]
+        return f"{sys.executable} runs without it: {said}"
+    return None
+
+
+def check(interpreter: Interpreter) -> Checked:
+    """Run two threads under the library and look at what it wrote."""
+    if interpreter.why_not is not None:
+        return Checked(interpreter, False, interpreter.why_not)
+    why_not = try_out(interpreter.path)
+    return Checked(interpreter, why_not is None, why_not)
+
+
+def try_out(python: Path) -> str | None:
+    with tempfile.TemporaryDirectory(prefix="deconvoy-") as folder:
+        environment = preload.environment(POLICY, trace=Path(folder))
+        try:
+            done = subprocess.run(
+                [python, "-c", TWO_THREADS],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=HANGS_AFTER_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return "a program of two threads hangs under the library: please report it"
+        except OSError as error:
+            return f"does not start: {error.strerror}"
+        if done.returncode:
+            said = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+            return f"a program of two threads fails: {said}"
+        if not any(Path(folder).iterdir()):
+            return (done.stderr.splitlines() or ["the library found no GIL"])[0]
+        try:
+            report = load(find_traces(Path(folder))[0].path)
+        except UserError as error:
+            return f"its trace cannot be read: {error}"
+        waits = sum(thread["waits"] for thread in report["threads"])
+        return None if waits else "two threads ran, but the library saw none of them wait"
+
+
+def as_data(
+    here: dict[str, Any],
+    library: str | None,
+    checked: list[Checked],
+    asked: program.Program | None,
+) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "version": 1,
+        "deconvoy": __version__,
+        "machine": here,
+        "doubts": machine.doubts(here, 1),
+        "library": {"is_loadable": library is None, "why_not": library},
+        "interpreters": [
+            {
+                **dataclasses.asdict(one.interpreter),
+                "name": f"cpython{one.interpreter.short_version}",
+                "path": str(one.interpreter.path),
+                "is_served": one.is_served,
+                "why_not": one.why_not,
+            }
+            for one in checked
+        ],
+    }
+    if asked is not None:
+        found["command"] = {
+            "argv": asked.argv,
+            "path": asked.path,
+            "why_not": asked.verdict.why_not,
+        }
+    return found
+
+
+def print_machine(out: Console, here: dict[str, Any], library: str | None) -> None:
+    facts = table("machine", "")
+    facts.add_row("processor", f"{plain(here['processor'])} ({here['architecture']})")
+    facts.add_row("cores", f"{here['cores_available']} of {here['cores']} for this process")
+    facts.add_row("kernel", f"Linux {plain(here['kernel'])}, {plain(here['libc'])}")
+    facts.add_row("governor", here["governor"] or "not shown by the kernel")
+    facts.add_row("virtual machine", "yes" if here["virtual_machine"] else "no")
+    facts.add_row("load", f"{here['load_at_start'][0]:.2f}")
+    facts.add_row("preloaded library", plain(library or "loads"))
+    out.print(facts)
+    for doubt in machine.doubts(here, 1):
+        out.print(f"note: {plain(doubt)}")
+
+
+def print_interpreters(out: Console, checked: list[Checked]) -> None:
+    if not checked:
+        out.print("no CPython was found")
+        return
+    listing = table("CPython", "build", "found in", "served", "path")
+    for one in checked:
+        found = one.interpreter
+        build = "free-threaded" if found.is_free_threaded else "GIL"
+        linked = "shared" if found.is_shared else "static"
+        verdict = "yes" if one.is_served else f"no: {plain(one.why_not or '')}"
+        path = plain(str(found.path))
+        listing.add_row(found.version, f"{build}, {linked}", found.source, verdict, path)
+    out.print(listing)

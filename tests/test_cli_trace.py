@@ -1,0 +1,163 @@
+"""`trace`, `report` and `export` on real programs."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commandline import Deconvoy
+
+# Two threads that take turns and compute meanwhile: each has to wait for the GIL, and often.
+TAKE_TURNS = """
+import threading, sys
+turns = [1]
+def take_turns(me):
+    while len(turns) < 40:
+        if turns[-1] != me:
+            turns.append(me)
+threads = [threading.Thread(target=take_turns, args=(me,), name="turn-%d" % me) for me in (1, 2)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+
+
+def report(deconvoy: Deconvoy, *arguments: str) -> list[dict[str, Any]]:
+    done = deconvoy("report", *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    data = json.loads(done.stdout)
+    assert data["version"] == 1
+    processes: list[dict[str, Any]] = data["processes"]
+    return processes
+
+
+@pytest.mark.parametrize("policy", ["stock", "adaptive", "timeout", "priority:turn-*=1"])
+def test_a_trace_shows_who_waited(deconvoy: Deconvoy, python: str, policy: str) -> None:
+    arguments = ["-o", "it", "--policy", policy, "--size", "1M", "--", python, "-c", TAKE_TURNS]
+    done = deconvoy("trace", *arguments)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert "deconvoy report it\n" in done.stderr
+    (process,) = report(deconvoy, "it")
+    assert process["process"]["policy"] == policy
+    assert process["process"]["command"] == [python, "-c", TAKE_TURNS]
+    waits = sorted(thread["waits"] for thread in process["threads"])
+    assert len(waits) >= 3
+    # Each of the two had some twenty turns, and waited before all of them.
+    assert waits[-2] >= 15
+    assert process["findings"]
+
+
+def test_the_tables_are_plain_when_piped(deconvoy: Deconvoy, python: str) -> None:
+    deconvoy("trace", "-o", "it", "--", python, "-c", TAKE_TURNS)
+    done = deconvoy("report", "it")
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout
+    lines = done.stdout.splitlines()
+    assert not [line for line in lines if line.endswith(" ")]
+    # One line a thread, however long: nothing is wrapped or cut.
+    assert "…" not in "".join(line for line in lines if "turn-" in line)
+    titles = [place for place, line in enumerate(lines) if line == "findings"]
+    (findings,) = titles
+    assert lines[findings + 1].startswith("1. ")
+
+
+def test_the_default_folder_is_in_the_current_one(
+    deconvoy: Deconvoy, tmp_path: Path, python: str
+) -> None:
+    link = tmp_path / "my python"
+    link.symlink_to(python)
+    assert deconvoy("trace", "--", link, "-c", "pass").returncode == 0
+    (folder,) = tmp_path.glob("deconvoy-my_python-*.deconvoy")
+    assert len(list(folder.glob("*.trace"))) == 1
+
+
+def test_an_empty_folder_will_do(deconvoy: Deconvoy, tmp_path: Path, python: str) -> None:
+    (tmp_path / "it").mkdir()
+    assert deconvoy("trace", "-o", "it", "--", python, "-c", "pass").returncode == 0
+    assert len(report(deconvoy, "it")) == 1
+
+
+def test_each_process_has_a_trace(deconvoy: Deconvoy, python: str) -> None:
+    fork = "import os\nfor _ in range(3):\n if os.fork() == 0: os._exit(0)\n os.wait()\n"
+    fork += "print(os.getpid())"
+    done = deconvoy("trace", "-o", "it", "--", "sh", "-c", 'exec "$0" "$@"', python, "-c", fork)
+    parent = int(done.stdout)
+    processes = report(deconvoy, "it")
+    assert processes[0]["process"]["pid"] == parent
+    assert {process["process"]["parent_pid"] for process in processes[1:]} <= {parent}
+    (one,) = report(deconvoy, "it", "--process", str(parent))
+    assert one["path"] == processes[0]["path"]
+
+
+def test_a_program_without_a_gil_leaves_an_explanation(deconvoy: Deconvoy) -> None:
+    done = deconvoy("trace", "-o", "it", "--", "sh", "-c", "exit 3")
+    assert done.returncode == 3
+    assert "no trace" in done.stderr
+    done = deconvoy("report", "it")
+    assert done.returncode == 2
+    assert "no CPython from 3.8 on" in done.stderr
+
+
+def test_quiet(deconvoy: Deconvoy, python: str) -> None:
+    done = deconvoy("trace", "--quiet", "--", python, "-c", "print(1)")
+    assert (done.stdout, done.stderr) == ("1\n", "")
+
+
+@pytest.mark.parametrize("name", ["it.pftrace", "it.json"])
+def test_export_writes_all_or_nothing(
+    deconvoy: Deconvoy, tmp_path: Path, python: str, name: str
+) -> None:
+    deconvoy("trace", "-o", "it", "--", python, "-c", TAKE_TURNS)
+    done = deconvoy("export", "it", "-o", name)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    written = (tmp_path / name).read_bytes()
+    if name.endswith(".json"):
+        assert "turn-1" in json.dumps(json.loads(written))
+    else:
+        assert b"turn-1" in written
+    (tmp_path / name).write_text("old")
+    assert deconvoy("export", "it", "-o", name, "--force").returncode == 0
+    assert (tmp_path / name).read_bytes() == written
+    assert sorted(os.listdir(tmp_path)) == ["it", name]
+
+
+def test_export_of_several_processes_asks_which(
+    deconvoy: Deconvoy, tmp_path: Path, python: str
+) -> None:
+    fork = "import os; os.fork() or os._exit(0); os.wait()"
+    deconvoy("trace", "-o", "it", "--", python, "-c", fork)
+    done = deconvoy("export", "it", "-o", "it.json")
+    assert done.returncode == 2
+    assert "--process" in done.stderr
+    pid = str(report(deconvoy, "it")[0]["process"]["pid"])
+    assert deconvoy("export", "it", "-o", "it.json", "--process", pid).returncode == 0
+
+
+@pytest.mark.parametrize("verb", ["run", "trace", "report", "export", "doctor", "policies"])
+def test_help_has_an_example(deconvoy: Deconvoy, verb: str) -> None:
+    done = deconvoy(verb, "--help")
+    assert done.returncode == 0
+    assert "Example: deconvoy " in done.stdout
+    assert done.stderr == ""
+
+
+def test_policies(deconvoy: Deconvoy) -> None:
+    names = [policy["name"] for policy in json.loads(deconvoy("policies", "--json").stdout)]
+    assert {"adaptive", "priority", "timeout"} <= set(names)
+    table = deconvoy("policies").stdout
+    assert all(name in table for name in names)
+
+
+def test_doctor_tries_every_interpreter(deconvoy: Deconvoy, python: str) -> None:
+    done = deconvoy("doctor", "--json", "--", "perl", "-e", "1")
+    data = json.loads(done.stdout)
+    assert data["library"] == {"is_loadable": True, "why_not": None}
+    assert data["command"]["why_not"]
+    assert data["interpreters"]
+    for found in data["interpreters"]:
+        # What can be told from the file must be what comes of running it.
+        assert found["is_served"] == (found["why_not"] is None), found
+        version = [int(part) for part in found["version"].split(".")[:2]]
+        expected = version >= [3, 8] and not found["is_free_threaded"]
+        assert found["is_served"] == expected, found
+    assert python in deconvoy("doctor").stdout
