@@ -14,6 +14,7 @@ __all__ = [
     "export_trace_event",
     "inspect_elf",
     "policies",
+    "replay",
     "report_json",
 ]
 
@@ -46,3 +47,4 @@ def export_trace_event(path: str | PathLike[str], out: str | PathLike[str]) -> N
 def inspect_elf(
     path: str | PathLike[str], search: Sequence[str | PathLike[str]] = ...
 ) -> _Inspection | None: ...
+def replay(path: str | PathLike[str]) -> tuple[int, int, int]: ...

@@ -319,7 +319,9 @@ impl<O: Observer, L: Latch> Gate<'_, O, L> {
             }
         }
         if now >= floor {
-            return Some(if self.may_ask() { Outcome::Ask } else { Outcome::Retry });
+            // A program that wants its switches rarer than this is not asked more often.
+            let asks = self.interval <= FLOOR && self.may_ask();
+            return Some(if asks { Outcome::Ask } else { Outcome::Retry });
         }
         None
     }

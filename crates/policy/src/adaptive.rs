@@ -73,7 +73,7 @@ struct Hold {
     since: Nanos,
     /// Its credit at `since`.
     credit: Nanos,
-    /// When somebody last asked for the lock.
+    /// When somebody first asked for the lock.
     asked: Option<Nanos>,
 }
 
@@ -162,6 +162,14 @@ impl<'a> Adaptive<'a> {
         self.slots.at_mut(who).timer = Nanos::ZERO;
     }
 
+    /// Whether the owner of the slice was forced out of it just now, and is on its way back.
+    fn returns(&self, now: Nanos) -> bool {
+        self.turn.map(|owner| self.slots.at(owner)).is_some_and(|owner| {
+            let fresh = now.since(owner.released_at) < self.params.wakeup;
+            owner.forced && owner.queue == QueueId::NONE && fresh
+        })
+    }
+
     /// Whose slice goes on next: the one that was interrupted, else whoever was forced out first.
     fn next_slice(&self) -> Option<WaiterId> {
         self.turn
@@ -219,18 +227,31 @@ impl<'a> Adaptive<'a> {
     /// `who` must act on the present hold: ask now, or set a timer for when it is due.
     fn consider(&mut self, now: Nanos, who: WaiterId, actions: &mut Actions) {
         let Some(hold) = self.hold else { return };
-        // A request can be lost on its way to the holder: it is repeated after a slice.
-        let at = match hold.asked {
-            Some(asked) => asked.after(self.params.slice),
-            None => self.due(now, &hold, who),
+        // A request can be lost on its way to the holder: it is repeated after a slice. And it is
+        // the asker's alone: CPython 3.9 to 3.12 hand it to the asker's own interpreter, so that a
+        // holder of another interpreter that shares the lock hears only its own kin.
+        let mine = self.slots.at(who).asked_at;
+        let at = if hold.asked.is_some() && mine >= hold.since {
+            mine.after(self.params.slice)
+        } else {
+            self.due(now, &hold, who)
         };
         if at <= now {
+            let unheard = self.unheard(now);
             if let Some(hold) = &mut self.hold {
-                hold.asked = Some(now);
+                hold.asked = hold.asked.or(Some(now));
             }
+            self.slots.at_mut(who).asked_at = now;
             actions.push(Action::Ask { who });
             self.linger(now, who, now.after(self.params.linger), actions);
             self.set_timer(who, now.after(self.params.slice), actions);
+            let behind = Queue::behind(&self.slots, who).filter(|_| unheard);
+            for other in self.heads().into_iter().chain([behind]).flatten() {
+                if other != who && self.slots.at(other).timer == Nanos::ZERO {
+                    let at = self.due(now, &hold, other);
+                    self.set_timer(other, at, actions);
+                }
+            }
         } else {
             self.set_timer(who, at, actions);
         }
@@ -244,7 +265,18 @@ impl<'a> Adaptive<'a> {
     /// Only the first of each queue and the owner of the slice keep a timer: they are the ones
     /// that can be next. A timer that is too early is set anew when it runs out.
     fn keeps_timer(&self, who: WaiterId) -> bool {
-        [self.ready.head(), self.kept.head(), self.next_slice()].contains(&Some(who))
+        self.heads().contains(&Some(who))
+    }
+
+    fn heads(&self) -> [Option<WaiterId>; 3] {
+        [self.ready.head(), self.kept.head(), self.next_slice()]
+    }
+
+    /// A request is out for so long that the holder cannot have heard it: those behind the first
+    /// of each queue ask too, one more each slice.
+    fn unheard(&self, now: Nanos) -> bool {
+        let asked = self.hold.and_then(|hold| hold.asked);
+        asked.is_some_and(|asked| asked.after(self.params.slice) <= now)
     }
 
     fn linger(&mut self, now: Nanos, who: WaiterId, until: Nanos, actions: &mut Actions) {
@@ -340,11 +372,10 @@ impl<'a> Adaptive<'a> {
     fn returned(&mut self, now: Nanos, who: WaiterId) {
         let grace = self.params.grace;
         let slot = self.slots.at_mut(who);
-        if slot.released_at == Nanos::ZERO {
+        if slot.forced || slot.released_at == Nanos::ZERO {
             return;
         }
         let long = now.since(slot.released_at) > grace;
-        slot.released_at = Nanos::ZERO;
         slot.predictor.learn(long);
         if long {
             slot.burst = Nanos((slot.burst.0.saturating_mul(3) + slot.burst_now.0) / 4);
@@ -362,7 +393,7 @@ impl<'a> Adaptive<'a> {
         self.set_credit(now, who, credit);
         self.granted = None;
         self.score_linger(now, who);
-        let interrupted = self.turn.is_some_and(|owner| owner != who && self.waits(owner));
+        let interrupted = self.turn.is_some_and(|owner| self.waits(owner) || self.returns(now));
         if self.turn != Some(who) && !interrupted {
             self.turn = Some(who);
             self.turn_used = Nanos::ZERO;
@@ -407,12 +438,19 @@ impl<'a> Adaptive<'a> {
         slot.forced = asked;
         slot.kept = left;
         slot.burst_now = slot.burst_now.after(held);
-        slot.released_at = if asked { Nanos::ZERO } else { now };
+        slot.released_at = now;
         let expected_back = !asked && slot.predictor.says_short();
 
         let Some(next) = self.next(now) else { return };
-        let would_preempt = left.0 >= self.credit(now, next).0.saturating_add(self.params.wakeup.0);
-        if expected_back && would_preempt {
+        // Somebody waits: the time until the lock is taken is the hand-off's, not idle. If it
+        // counted, each hand-off would pay every absent thread, and many of them together would
+        // earn more than they spend: who has no credit would never run.
+        self.clock_from = Nanos::MAX;
+        let credit = self.credit(now, next);
+        let would_preempt = left.0 >= credit.0.saturating_add(self.params.wakeup.0);
+        // Whoever was forced out of its slice a moment ago goes on with it.
+        let slice_returns = credit < self.params.wakeup && self.returns(now);
+        if slice_returns || (expected_back && would_preempt) {
             let at = now.after(self.params.grace);
             self.linger(now, next, at.after(self.params.linger), actions);
             self.set_timer(next, at, actions);
@@ -424,7 +462,7 @@ impl<'a> Adaptive<'a> {
     fn expire(&mut self, now: Nanos, who: WaiterId, actions: &mut Actions) {
         self.slots.at_mut(who).timer = Nanos::ZERO;
         if self.hold.is_some() {
-            if self.keeps_timer(who) {
+            if self.keeps_timer(who) || self.unheard(now) {
                 self.consider(now, who, actions);
             }
         } else if let Some(next) = self.next(now).filter(|&next| self.granted != Some(next)) {
@@ -446,6 +484,10 @@ impl<'a> Adaptive<'a> {
             && let Some(next) = self.next(now)
         {
             self.grant(next, actions);
+        }
+        if self.hold.is_none() && self.next(now).is_none() {
+            self.clock = self.clock(now);
+            self.clock_from = now;
         }
     }
 }

@@ -29,6 +29,11 @@ impl Queue {
         linked(self.head)
     }
 
+    /// Who stands behind `who`, in whichever queue that is.
+    pub(crate) fn behind(slots: &Slots<'_>, who: WaiterId) -> Option<WaiterId> {
+        linked(slots.at(who).next)
+    }
+
     pub(crate) fn holds(&self, slots: &Slots<'_>, who: WaiterId) -> bool {
         slots.at(who).queue == self.id
     }

@@ -66,6 +66,18 @@ fn export_trace_event(py: Python<'_>, path: PathBuf, out: PathBuf) -> PyResult<(
     })
 }
 
+/// Feeds what a trace recorded to a fresh policy: how many events it was told, how many actions it
+/// said, and how many of the events were arrivals at a lock that was held. Raises ValueError where
+/// the policy says something else than it did.
+#[pyfunction]
+fn replay(py: Python<'_>, path: PathBuf) -> PyResult<(u64, u64, u64)> {
+    py.detach(|| {
+        let replayed = deconvoy_trace::replay::check(&open(&path)?)
+            .map_err(|divergence| PyValueError::new_err(divergence.to_string()))?;
+        Ok((replayed.events, replayed.actions, replayed.contended))
+    })
+}
+
 /// What an ELF file says of itself; None when `path` is none. `search`: more folders to look for
 /// its libpython in.
 #[pyfunction]
@@ -102,6 +114,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(report_json, module)?)?;
     module.add_function(wrap_pyfunction!(export_perfetto, module)?)?;
     module.add_function(wrap_pyfunction!(export_trace_event, module)?)?;
+    module.add_function(wrap_pyfunction!(replay, module)?)?;
     module.add_function(wrap_pyfunction!(inspect_elf, module)?)?;
     Ok(())
 }

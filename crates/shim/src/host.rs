@@ -177,7 +177,8 @@ fn looks_like_one(cond: usize) -> bool {
     let Some([interval, _, _, switches]) = peek::<4>(cond.wrapping_sub(layout::INTERVAL)) else {
         return false;
     };
-    (1..=LONGEST_INTERVAL_US).contains(&interval) && switches < 1 << 48
+    // 0 is what CPython keeps for an interval below 1 us, and reads as 1.
+    interval <= LONGEST_INTERVAL_US && switches < 1 << 48
 }
 
 /// Finds a lock at its first contended wait, if its making was missed. The deadline gives it

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use deconvoy_gil::{Observer, System};
 use deconvoy_policy::{Action, Event, Nanos, WaiterId};
-use deconvoy_trace::format::{FLAG_STOCK, Kind};
+use deconvoy_trace::format::{FLAG_STOCK, Greeting, Kind};
 use deconvoy_trace::record::{About, Recorder, file_bytes};
 
 use crate::sys::Linux;
@@ -176,8 +176,8 @@ impl Observer for Notes {
         let lock = self.lock;
         match event {
             Event::Start { who, priority } => {
-                let argument = u32::from(priority.cast_unsigned());
-                recorder.write(now.0, Kind::Greet, trace_number(who), lock, argument);
+                let greeting = Greeting { priority, number: Some(who.0) };
+                recorder.write(now.0, Kind::Greet, trace_number(who), lock, greeting.pack());
             }
             Event::Interval { length } => recorder.interval(now.0, 0, lock, length.0),
             Event::Arrive { who } => recorder.arrive(now.0, trace_number(who), lock),

@@ -103,7 +103,7 @@ pub struct Thread {
     pub waits: AtomicU64,
     /// Acquires of a lock that another thread had last.
     pub switches: AtomicU64,
-    /// Releases of a thread that was asked to and had to let another in.
+    /// Releases while a drop request was out: it had to let another in.
     pub forced: AtomicU64,
     /// Drop requests that it made.
     pub asks: AtomicU64,

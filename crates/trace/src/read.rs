@@ -225,14 +225,14 @@ fn about(bytes: Bytes<'_>) -> AboutProcess {
     }
 }
 
-/// One record of the table as it stands, and when its present state began.
-fn thread(bytes: Bytes<'_>, index: u16) -> (ThreadSums, u64) {
+/// One record of the table, with the state that it is in counted up to `end_ns`.
+fn thread(bytes: Bytes<'_>, index: u16, end_ns: u64) -> ThreadSums {
     let at = HEADER_BYTES + usize::from(index) * THREAD_BYTES;
     let number = |offset: usize| bytes.u64(at + offset);
     let counts = |offset: usize| {
         std::array::from_fn(|place| bytes.u32(at + offset + place * size_of::<u32>()))
     };
-    let sums = ThreadSums {
+    let mut sums = ThreadSums {
         index,
         native_id: bytes.u32(at + offset_of!(Thread, native_id)),
         name: bytes.text(at + offset_of!(Thread, name), 64),
@@ -253,7 +253,8 @@ fn thread(bytes: Bytes<'_>, index: u16) -> (ThreadSums, u64) {
         wait_counts: counts(offset_of!(Thread, wait_counts)),
         hold_counts: counts(offset_of!(Thread, hold_counts)),
     };
-    (sums, number(offset_of!(Thread, since_ns)))
+    sums.close(number(offset_of!(Thread, since_ns)), end_ns);
+    sums
 }
 
 impl ThreadSums {
@@ -345,27 +346,28 @@ impl Trace {
 
     fn read(bytes: Bytes<'_>, layout: &Layout) -> Trace {
         let ring = ring(bytes, layout);
-        let last_event_ns = ring.events.iter().map(|event| event.at_ns).max().unwrap_or(0);
-        let in_use = layout.threads.min(layout.thread_capacity);
-        let mut threads: Vec<(ThreadSums, u64)> = (0..in_use)
-            .filter_map(|index| u16::try_from(index).ok())
-            .map(|index| thread(bytes, index))
-            .filter(|(sums, _)| match sums.index {
+        let in_use = (0..layout.threads.min(layout.thread_capacity))
+            .filter_map(|index| u16::try_from(index).ok());
+        let number = |index: u16, offset: usize| {
+            bytes.u64(HEADER_BYTES + usize::from(index) * THREAD_BYTES + offset)
+        };
+        let last_of = |index| {
+            number(index, offset_of!(Thread, end_ns))
+                .max(number(index, offset_of!(Thread, since_ns)))
+        };
+        let last_event_ns = ring.events.iter().map(|event| event.at_ns).max();
+        // Without events, the table knows when something last happened.
+        let end_ns = last_event_ns.or_else(|| in_use.clone().map(last_of).max()).unwrap_or(0);
+        let mut threads = Vec::with_capacity(layout.threads.min(layout.thread_capacity));
+        threads.extend(in_use.map(|index| thread(bytes, index, end_ns)).filter(|sums| {
+            match sums.index {
                 OTHERS => sums.acquires > 0 || sums.waits > 0,
                 _ => sums.state != state::UNUSED,
-            })
-            .collect();
-        // Without events, the table knows when something last happened.
-        let end_ns = threads
-            .iter()
-            .map(|(sums, since_ns)| sums.end_ns.max(*since_ns))
-            .fold(last_event_ns, if ring.events.is_empty() { u64::max } else { |last, _| last });
-        for (sums, since_ns) in &mut threads {
-            sums.close(*since_ns, end_ns);
-        }
+            }
+        }));
         Trace {
             about: about(bytes),
-            threads: threads.into_iter().map(|(sums, _)| sums).collect(),
+            threads,
             events: ring.events,
             end_ns,
             overwritten: layout.head.saturating_sub(layout.ring_capacity),

@@ -257,6 +257,7 @@ impl Recorder {
     pub fn release(&self, now_ns: u64, thread: u16, lock: u8, asked_ns: Option<u64>) {
         self.leave_state(now_ns, thread, state::ELSEWHERE);
         if let Some(asked_ns) = asked_ns {
+            Recorder::count(&self.thread(thread).forced);
             let longest = &self.thread(thread).longest_answer_ns;
             let answer = now_ns.saturating_sub(asked_ns);
             if answer > longest.load(RELAXED) {
@@ -267,7 +268,6 @@ impl Recorder {
     }
 
     pub fn forced(&self, now_ns: u64, thread: u16, lock: u8) {
-        Recorder::count(&self.thread(thread).forced);
         self.write(now_ns, Kind::Forced, thread, lock, 0);
     }
 

@@ -93,9 +93,7 @@ pub fn check(trace: &Trace) -> Result<Replayed, Divergence> {
     }
     let spec = Spec::parse(&trace.about.policy)
         .map_err(|error| Divergence::UnknownPolicy(error.to_string()))?;
-    let greeted = trace.events.iter().filter(|event| event.kind == Kind::Greet);
-    let slots = greeted.map(|event| greeted_as(event).0 + 1).max().unwrap_or(0);
-    let mut slots = vec![Slot::default(); slots as usize];
+    let mut slots = vec![Slot::default(); numbers(trace)?];
     let mut done = Replayed::default();
     for life in lives(trace) {
         slots.fill(Slot::default());
@@ -116,6 +114,21 @@ pub fn check(trace: &Trace) -> Result<Replayed, Divergence> {
         }
     }
     Ok(done)
+}
+
+/// How many numbers the driver gave to threads.
+fn numbers(trace: &Trace) -> Result<usize, Divergence> {
+    let mut most = 0;
+    for (number, event) in trace.events.iter().enumerate() {
+        if event.kind == Kind::Greet {
+            let who = greeted_as(event).0 as usize;
+            if who > usize::from(u16::MAX) {
+                return Err(Divergence::Unknown { number });
+            }
+            most = most.max(who + 1);
+        }
+    }
+    Ok(most)
 }
 
 /// The numbers of the events of each lock, from its start to the start of the next one under the

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
+use crate::format::{Kind, MAX_LOCKS};
 use crate::read::Trace;
 
 use super::sweep::Sweep;
@@ -51,6 +52,9 @@ pub struct Finding {
     pub longest_ns: u64,
     pub per_s: f64,
 }
+
+/// In percent: threads that wait for less of their time are well served.
+const BUSY_SHARE: f64 = 10.0;
 
 struct Context<'c> {
     trace: &'c Trace,
@@ -155,6 +159,15 @@ impl Context<'_> {
         threads.iter().map(|sums| sums.index).collect()
     }
 
+    /// How many locks were in use: sub-interpreters may have their own.
+    fn locks(&self) -> u64 {
+        let mut used = [false; MAX_LOCKS];
+        for event in self.trace.events.iter().filter(|event| event.kind == Kind::Acquire) {
+            used[usize::from(event.lock)] = true;
+        }
+        used.into_iter().filter(|&used| used).count().max(1) as u64
+    }
+
     fn nothing(&self) -> Finding {
         let sum = |number: fn(&crate::read::ThreadSums) -> u64| {
             self.trace.threads.iter().map(number).fold(0, u64::saturating_add)
@@ -163,19 +176,25 @@ impl Context<'_> {
         let longest_ns = self.trace.threads.iter().map(|sums| sums.longest_wait_ns).max();
         let longest_ns = longest_ns.unwrap_or(0);
         let computing = self.labels(self.computing());
+        let lock_time_ns = self.trace.end_ns.saturating_mul(self.locks());
+        let held_share = share(sum(|sums| sums.holding_ns), lock_time_ns).min(100.0);
+        let waiting_share = share(sum(|sums| sums.waiting_ns), sum(|sums| sums.life_ns()));
         let text = match computing.as_slice() {
-            [_, _, ..] => format!(
-                "{} threads compute and share the lock, each in its turn: {}. It was held {:.0} % \
-                 of the time. Threads cannot make them faster on this build.",
+            [_, _, ..] if self.locks() == 1 => format!(
+                "{} threads compute and share the lock, each in its turn: {}. It was held \
+                 {held_share:.0} % of the time. Threads cannot make them faster on this build.",
                 count(computing.len() as u64),
                 names(&computing),
-                share(sum(|sums| sums.holding_ns), self.trace.end_ns).min(100.0),
+            ),
+            _ if waiting_share >= BUSY_SHARE => format!(
+                "No thread keeps a lock from others, but {} busy: held {held_share:.0} % of the \
+                 time, and {waiting_share:.0} % of the threads' time went into waiting.",
+                if self.locks() == 1 { "it is" } else { "they are" },
             ),
             _ => format!(
-                "Nothing wrong: the longest wait was {}, and {:.1} % of the threads' time went \
-                 into waiting.",
+                "Nothing wrong: the longest wait was {}, and {waiting_share:.1} % of the threads' \
+                 time went into waiting.",
                 length(longest_ns),
-                share(sum(|sums| sums.waiting_ns), sum(|sums| sums.life_ns())),
             ),
         };
         Finding {

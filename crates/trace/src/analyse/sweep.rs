@@ -2,15 +2,15 @@
 //! findings rest on.
 
 mod character;
+mod pairs;
 pub mod walk;
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::read::Trace;
 
-use super::MOST_PAIRS;
 use character::{Character, Usage};
+use pairs::{Pair, PairSums};
 use walk::{Behind, Hold, Limits, Visitor, Wait, walk};
 
 const MILLISECOND_NS: u64 = 1_000_000;
@@ -35,16 +35,6 @@ pub struct Lengths {
     pub holds: Vec<u64>,
 }
 
-#[derive(Clone, Debug)]
-pub struct Pair {
-    pub waiter: u16,
-    pub blocker: u16,
-    pub waits: u64,
-    pub total_ns: u64,
-    /// Sorted.
-    pub lengths: Vec<u64>,
-}
-
 /// An I/O-bound thread's long waits behind long holds.
 #[derive(Clone, Default, Debug)]
 pub struct Convoyed {
@@ -54,10 +44,13 @@ pub struct Convoyed {
     pub behind: HashMap<u16, u64>,
 }
 
-/// A thread's slow answers to drop requests.
+/// A thread's answers to drop requests, and the slow ones among them.
 #[derive(Clone, Default, Debug)]
 pub struct Hogging {
+    pub answers: u64,
     pub times: u64,
+    /// From the request to the release.
+    pub slow_ns: u64,
     pub longest_ns: u64,
     /// How long others waited for it from the request on, together and each.
     pub kept_ns: u64,
@@ -113,7 +106,7 @@ impl Sweep {
             limits,
             long_wait_ns: (interval_ns / LONG_WAIT_SHARE).max(LONG_WAIT_NS),
             starved_ns: starved_ns(interval_ns, computing),
-            sums: PairSums::default(),
+            sums: PairSums::new(threads),
             sweep: Sweep {
                 characters,
                 usages,
@@ -130,7 +123,7 @@ impl Sweep {
         for convoyed in sweep.convoyed.values_mut() {
             convoyed.lengths.sort_unstable();
         }
-        sweep.pairs = longest_pairs(trace, limits, sums);
+        sweep.pairs = sums.longest(trace, limits);
         sweep
     }
 
@@ -144,63 +137,13 @@ pub fn slow_answer_ns(interval_ns: u64) -> u64 {
 }
 
 /// A wait of 20 intervals is starvation, unless many compute: in turn, each of them sees all the
-/// others use an interval, and twice that is luck. With intervals set very short nobody starves
-/// before it is noticed, at 50 ms.
+/// others use an interval, and twice that is luck. With intervals set very short nobody notices
+/// before 100 ms, which is 20 of CPython's own, and a busy machine makes lesser waits.
 fn starved_ns(interval_ns: u64, computing: u64) -> u64 {
     const INTERVALS: u64 = 20;
-    const LEAST_NS: u64 = 50 * MILLISECOND_NS;
+    const LEAST_NS: u64 = 100 * MILLISECOND_NS;
     interval_ns.saturating_mul(INTERVALS + 2 * computing).max(LEAST_NS)
 }
-
-/// The second pass keeps each length, which is too much for every pair.
-fn longest_pairs(trace: &Trace, limits: Limits, sums: PairSums) -> Vec<Pair> {
-    let mut pairs: Vec<Pair> = sums
-        .into_iter()
-        .map(|(key, (waits, total_ns))| {
-            let (waiter, blocker) = ((key >> 16) as u16, key as u16);
-            Pair { waiter, blocker, waits, total_ns, lengths: Vec::new() }
-        })
-        .collect();
-    pairs.sort_unstable_by_key(|pair| (u64::MAX - pair.total_ns, pair.waiter, pair.blocker));
-    pairs.truncate(MOST_PAIRS);
-    let places = pairs.iter().enumerate();
-    let places = places.map(|(place, pair)| (key(pair.waiter, pair.blocker), place)).collect();
-    let mut second = SecondPass { pairs, places };
-    walk(trace, limits, &mut second);
-    for pair in &mut second.pairs {
-        pair.lengths.sort_unstable();
-    }
-    second.pairs
-}
-
-fn key(waiter: u16, blocker: u16) -> u32 {
-    u32::from(waiter) << 16 | u32::from(blocker)
-}
-
-/// A multiplication mixes two thread numbers well enough, and takes a tenth of the time of the
-/// usual hash, which guards against enemies.
-#[derive(Default)]
-struct Mix(u64);
-
-impl Hasher for Mix {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u32(u32::from(byte));
-        }
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        // The golden ratio, as Knuth has it; the high half is the good one.
-        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32);
-    }
-}
-
-type ByPair<T> = HashMap<u32, T, BuildHasherDefault<Mix>>;
-type PairSums = ByPair<(u64, u64)>;
 
 struct FirstPass {
     limits: Limits,
@@ -220,6 +163,10 @@ fn add(to: &mut HashMap<u16, u64>, thread: u16, ns: u64) {
 }
 
 impl Visitor for FirstPass {
+    fn wants(&self, _: u16) -> bool {
+        true
+    }
+
     fn wait(&mut self, wait: &Wait, behind: &[Behind]) {
         let length_ns = wait.length_ns();
         let sweep = &mut self.sweep;
@@ -235,9 +182,7 @@ impl Visitor for FirstPass {
         for part in behind {
             grow(&mut sweep.behind_holders_ns, part.total_ns);
             grow(&mut behind_long_ns, part.long_ns);
-            let (waits, total_ns) = self.sums.entry(key(wait.thread, part.thread)).or_default();
-            *waits += 1;
-            grow(total_ns, part.total_ns);
+            self.sums.add(wait.thread, part);
         }
         let brief = sweep.characters.get(usize::from(wait.thread)).is_some_and(|it| it.brief);
         if brief && wait.whole && behind_long_ns >= self.long_wait_ns {
@@ -248,7 +193,8 @@ impl Visitor for FirstPass {
                 add(&mut convoyed.behind, part.thread, part.long_ns);
             }
         }
-        if length_ns.saturating_sub(wait.behind_slow_ns) >= self.starved_ns {
+        let excused_ns = wait.behind_slow_ns.saturating_add(wait.late_ns);
+        if length_ns.saturating_sub(excused_ns) >= self.starved_ns {
             let starved = sweep.starved.entry(wait.thread).or_default();
             starved.times += 1;
             grow(&mut starved.total_ns, length_ns);
@@ -266,11 +212,13 @@ impl Visitor for FirstPass {
             lengths.holds.push(hold.length_ns());
         }
         let Some(answer_ns) = hold.answer_ns else { return };
+        let hogging = self.sweep.hogging.entry(hold.thread).or_default();
+        hogging.answers += 1;
         if answer_ns < self.limits.slow_answer_ns {
             return;
         }
-        let hogging = self.sweep.hogging.entry(hold.thread).or_default();
         hogging.times += 1;
+        grow(&mut hogging.slow_ns, answer_ns);
         hogging.longest_ns = hogging.longest_ns.max(answer_ns);
         let asked_ns = hold.until_ns - answer_ns;
         for (thread, since_ns) in waiting {
@@ -289,24 +237,4 @@ impl Visitor for FirstPass {
             self.sweep.contested_switches += 1;
         }
     }
-}
-
-struct SecondPass {
-    pairs: Vec<Pair>,
-    places: ByPair<usize>,
-}
-
-impl Visitor for SecondPass {
-    fn wait(&mut self, wait: &Wait, behind: &[Behind]) {
-        for part in behind {
-            let place = self.places.get(&key(wait.thread, part.thread));
-            if let Some(pair) = place.and_then(|&place| self.pairs.get_mut(place)) {
-                pair.lengths.push(part.total_ns);
-            }
-        }
-    }
-
-    fn hold(&mut self, _: &Hold, _: &mut dyn Iterator<Item = (u16, u64)>) {}
-    fn failed_wakeup(&mut self, _: u16) {}
-    fn switch_on_request(&mut self, _: u16, _: u16) {}
 }

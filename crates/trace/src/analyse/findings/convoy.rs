@@ -4,7 +4,6 @@
 
 use crate::analyse::sweep::Convoyed;
 use crate::analyse::words::{self, length};
-use crate::histogram::quantile_ns;
 
 use super::{Context, Finding, FindingKind, chief, names};
 use crate::analyse::quantile_of;
@@ -55,13 +54,10 @@ impl Context<'_> {
                 length(self.trace.end_ns),
             ),
         };
-        let needs_ns =
-            self.trace.thread(worst).and_then(|sums| quantile_ns(&sums.hold_counts, 0.5));
-        text += &format!(
-            "{}. It needs the lock for {} at a time.",
-            self.meanwhile(),
-            length(needs_ns.unwrap_or(0))
-        );
+        let holds = self.sweep.lengths.get(usize::from(worst));
+        let needs_ns = holds.map_or(0, |lengths| quantile_of(&lengths.holds, 0.5));
+        text +=
+            &format!("{}. It needs the lock for {} at a time.", self.meanwhile(), length(needs_ns));
         if let others @ 1.. = victims.len() - 1 {
             text += &format!(
                 " {} wait like it, {} together.",

@@ -5,23 +5,33 @@ use crate::analyse::words::{self, length};
 
 use super::{Context, Finding, FindingKind, most, names};
 
-/// A single slow answer that is worth a word, and how often a lesser one has to occur: a busy
-/// machine's scheduler makes some as well.
-const HOG_LONGEST_NS: u64 = 30_000_000;
-const HOG_LEAST_TIMES: u64 = 5;
+/// On a busy machine the system itself keeps a holder from running, for some tens of milliseconds
+/// now and then. So it takes a longer one, or slow answers that are usual, or much of the time.
+const HOG_LONGEST_NS: u64 = 100_000_000;
+/// Of the thread's answers.
+const HOG_USUAL_SHARE: f64 = 0.1;
+const HOG_USUAL_TIMES: u64 = 3;
+/// Of the time that the events cover.
+const HOG_TIME_SHARE: f64 = 0.2;
 
 impl Context<'_> {
+    fn is_hog(&self, hogging: &Hogging) -> bool {
+        let usual = hogging.times >= HOG_USUAL_TIMES
+            && hogging.times as f64 >= hogging.answers as f64 * HOG_USUAL_SHARE;
+        let covered_ns = self.covered_ns() as f64;
+        let much = hogging.times > 0 && hogging.slow_ns as f64 >= covered_ns * HOG_TIME_SHARE;
+        hogging.longest_ns >= HOG_LONGEST_NS || usual || much
+    }
+
     /// The worst hog: by the time that it kept others waiting.
     pub(super) fn hog(&self) -> Option<Finding> {
         let (&thread, hogging) = self
             .sweep
             .hogging
             .iter()
-            .filter(|(_, hogging)| {
-                hogging.longest_ns >= HOG_LONGEST_NS || hogging.times >= HOG_LEAST_TIMES
-            })
+            .filter(|(_, hogging)| self.is_hog(hogging))
             .max_by_key(|&(&thread, hogging)| (hogging.kept_ns, thread))?;
-        let Hogging { times, longest_ns, kept_ns, ref kept } = *hogging;
+        let Hogging { times, longest_ns, kept_ns, ref kept, .. } = *hogging;
         let victims = self.labels(most(kept));
         let blocker = self.labels.of_thread(thread);
         let mut text = format!(

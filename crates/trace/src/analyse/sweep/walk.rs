@@ -46,6 +46,9 @@ pub struct Wait {
     pub unattributed_ns: u64,
     /// Behind holders that took longer than `slow_answer_ns` to heed a drop request.
     pub behind_slow_ns: u64,
+    /// Beyond the end of CPython's own timed wait, each time: the system gave the waiter no
+    /// processor.
+    pub late_ns: u64,
 }
 
 impl Wait {
@@ -65,6 +68,8 @@ pub struct Behind {
 
 /// Takes in what a walk finds.
 pub trait Visitor {
+    /// Whether the waits of this thread matter.
+    fn wants(&self, waiter: u16) -> bool;
     fn wait(&mut self, wait: &Wait, behind: &[Behind]);
     /// `waiting`: who waits for the lock at the end of the hold, and since when.
     fn hold(&mut self, hold: &Hold, waiting: &mut dyn Iterator<Item = (u16, u64)>);
@@ -110,6 +115,15 @@ struct Waiter {
     arrived_ns: u64,
     asked: bool,
     woken: bool,
+    late_ns: u64,
+}
+
+impl Waiter {
+    /// It has come back from a timed wait of CPython's own.
+    fn back_from_wait(&mut self, at_ns: u64, interval_ns: u64) {
+        let late_ns = at_ns.saturating_sub(self.arrived_ns).saturating_sub(interval_ns);
+        self.late_ns = self.late_ns.saturating_add(late_ns);
+    }
 }
 
 struct Walk<'v, V> {
@@ -177,10 +191,13 @@ impl<V: Visitor> Walk<'_, V> {
 
     fn arrive(&mut self, at_ns: u64, thread: u16, lock: u8) {
         let early_ns = (self.limits.interval_ns as f64 * EARLY) as u64;
-        let stock = self.stock;
+        let (stock, interval_ns) = (self.stock, self.limits.interval_ns);
         if let Some(waiter) = self.waiter(thread).as_mut().filter(|waiter| waiter.lock == lock) {
             let early = at_ns.saturating_sub(waiter.arrived_ns) < early_ns;
             let failed = !waiter.asked && (waiter.woken || (stock && early));
+            if stock && !waiter.asked {
+                waiter.back_from_wait(at_ns, interval_ns);
+            }
             (waiter.arrived_ns, waiter.asked, waiter.woken) = (at_ns, false, false);
             if failed {
                 self.visitor.failed_wakeup(thread);
@@ -200,6 +217,7 @@ impl<V: Visitor> Walk<'_, V> {
             arrived_ns: at_ns,
             asked: false,
             woken: false,
+            late_ns: 0,
         });
     }
 
@@ -250,8 +268,12 @@ impl<V: Visitor> Walk<'_, V> {
         if let Some(holder) = &mut self.lock(lock).holder {
             holder.asked_ns = holder.asked_ns.or(Some(at_ns));
         }
+        let (stock, interval_ns) = (self.stock, self.limits.interval_ns);
         if let Some(waiter) = self.waiter(thread).as_mut() {
             waiter.asked = true;
+            if stock {
+                waiter.back_from_wait(at_ns, interval_ns);
+            }
         }
     }
 
@@ -279,6 +301,9 @@ impl<V: Visitor> Walk<'_, V> {
     }
 
     fn end_wait(&mut self, at_ns: u64, thread: u16, waiter: Waiter, whole: bool) {
+        if !self.visitor.wants(thread) {
+            return;
+        }
         let Limits { slow_answer_ns, long_hold_ns, .. } = self.limits;
         let lock = &self.locks[usize::from(waiter.lock)];
         let mut wait = Wait {
@@ -289,6 +314,7 @@ impl<V: Visitor> Walk<'_, V> {
             lock_free_ns: 0,
             unattributed_ns: 0,
             behind_slow_ns: 0,
+            late_ns: waiter.late_ns,
         };
         if waiter.first_hold < lock.dropped {
             let known_ns = lock.log.front().map_or(at_ns, |hold| hold.since_ns);

@@ -1,0 +1,208 @@
+//! Each finding in a trace that has it, and not in those that look alike.
+
+mod build;
+
+use build::{INTERVAL, MS, Tape, US, stock, under};
+use deconvoy_trace::analyse::{Finding, FindingKind, Report, report};
+
+/// The only finding.
+fn only(report: &Report) -> &Finding {
+    assert_eq!(report.findings.len(), 1, "{:#?}", report.findings);
+    &report.findings[0]
+}
+
+/// A server that needs the lock for 12 us, beside a thread that computes; `calls` blocking calls.
+fn messaging(tape: &mut Tape, calls: u32, wait: u64) -> (u16, u16) {
+    let (spin, server) = (tape.thread("spin-0"), tape.thread("server"));
+    tape.acquire(spin).pass(MS);
+    for _ in 0..calls {
+        tape.forced_switch(spin, server, wait);
+        tape.arrive(spin).pass(12 * US).release(server).pass(5 * US).acquire(spin).pass(100 * US);
+    }
+    (spin, server)
+}
+
+#[test]
+fn a_convoy_is_found() {
+    let mut tape = Tape::stock();
+    let (spin, server) = messaging(&mut tape, 400, INTERVAL);
+    let report = report(&tape.trace());
+    let finding = only(&report);
+    assert_eq!(finding.kind, FindingKind::Convoy);
+    assert_eq!(
+        finding.text,
+        "\"server\" waited 400 times about one switch interval (5.0 ms) behind \"spin-0\", which \
+         computes: 2.0 s of its 2.1 s. It needs the lock for 12 us at a time."
+    );
+    assert_eq!(finding.mend, "deconvoy run -- python3 server.py --workers 1");
+    assert_eq!((finding.victims[0].index, finding.blockers[0].index), (server, spin));
+    assert_eq!(finding.times, 400);
+    let pair = &report.pairs[0];
+    assert_eq!((pair.waiter.index, pair.blocker.index), (server, spin));
+    assert_eq!((pair.waits, pair.median_ns), (400, INTERVAL + 2 * US));
+}
+
+#[test]
+fn the_same_under_a_policy_that_preempts_is_none() {
+    let mut tape = Tape::new(under("adaptive"), 1 << 18);
+    messaging(&mut tape, 400, 10 * US);
+    assert_eq!(only(&report(&tape.trace())).kind, FindingKind::Nothing);
+}
+
+#[test]
+fn a_few_waits_at_the_start_are_no_convoy() {
+    let mut tape = Tape::stock();
+    let (spin, _) = messaging(&mut tape, 5, INTERVAL);
+    tape.pass(1_000 * MS).release(spin);
+    assert_eq!(only(&report(&tape.trace())).kind, FindingKind::Nothing);
+}
+
+#[test]
+fn a_convoy_that_has_left_the_table_but_for_the_end_says_so() {
+    let mut tape = Tape::new(stock(), 256);
+    messaging(&mut tape, 400, INTERVAL);
+    let report = report(&tape.trace());
+    assert!(!report.coverage.whole && report.coverage.from_ns > 0);
+    let finding = only(&report);
+    assert_eq!(finding.kind, FindingKind::Convoy);
+    assert!(finding.text.contains(" in the last "), "{}", finding.text);
+}
+
+/// Two threads that compute take turns.
+fn sharing(tape: &mut Tape, switches: u32, interval: u64) {
+    let pair = [tape.thread("spin-0"), tape.thread("spin-1")];
+    tape.acquire(pair[0]);
+    for turn in 0..switches as usize {
+        tape.forced_switch(pair[turn % 2], pair[(turn + 1) % 2], interval);
+    }
+}
+
+#[test]
+fn sharing_the_processor_is_no_convoy() {
+    let mut tape = Tape::stock();
+    sharing(&mut tape, 200, INTERVAL);
+    let report = report(&tape.trace());
+    let finding = only(&report);
+    assert_eq!(finding.kind, FindingKind::Nothing);
+    assert!(finding.text.starts_with("2 threads compute and share the lock"), "{}", finding.text);
+    assert!(report.threads.iter().all(|thread| thread.computes));
+}
+
+#[test]
+fn switching_all_the_time_is_a_battle() {
+    let mut tape = Tape::stock();
+    tape.recorder().interval(tape.now, 0, 0, 50 * US);
+    sharing(&mut tape, 20_000, 50 * US);
+    let report = report(&tape.trace());
+    let finding = only(&report);
+    assert_eq!(finding.kind, FindingKind::Battle);
+    assert!(finding.text.contains("\"spin-0\""), "{}", finding.text);
+    assert!(finding.mend.contains("sys.setswitchinterval"), "{}", finding.mend);
+    assert!(finding.per_s > 10_000.0);
+}
+
+#[test]
+fn waking_up_in_vain_is_a_battle() {
+    let mut tape = Tape::stock();
+    let (spin, other) = (tape.thread("spin-0"), tape.thread("other"));
+    tape.acquire(spin).arrive(other);
+    for _ in 0..5_000 {
+        // The releaser takes the lock back before the one that it woke is there.
+        tape.pass(100 * US).release(spin).pass(US).acquire(spin).pass(30 * US).arrive(other);
+    }
+    tape.pass(100 * US).release(spin).acquire(other);
+    let report = report(&tape.trace());
+    let battle = report.findings.iter().find(|finding| finding.kind == FindingKind::Battle);
+    assert!(battle.is_some_and(|battle| battle.times == 5_000), "{:#?}", report.findings);
+}
+
+#[test]
+fn c_code_that_keeps_the_lock_is_a_hog() {
+    let mut tape = Tape::stock();
+    let (regex, server) = (tape.thread("regex"), tape.thread("server"));
+    for _ in 0..3 {
+        tape.acquire(regex).pass(MS).arrive(server).pass(INTERVAL).ask(server);
+        let asked = tape.now;
+        tape.pass(80 * MS).drop_on_request(regex, asked).pass(10 * US).acquire(server);
+        tape.pass(20 * US).release(server).pass(10 * MS);
+    }
+    let report = report(&tape.trace());
+    let finding = only(&report);
+    assert_eq!(finding.kind, FindingKind::Hog);
+    assert_eq!((finding.times, finding.longest_ns), (3, 80 * MS));
+    assert_eq!(finding.lost_ns, 240 * MS);
+    assert!(finding.text.contains("kept \"server\" waiting, 240 ms together"), "{}", finding.text);
+}
+
+#[test]
+fn never_getting_a_turn_is_starvation() {
+    let mut tape = Tape::new(under("priority:high=5"), 1 << 16);
+    tape.recorder().interval(tape.now, 0, 0, INTERVAL);
+    let (high, low) = (tape.thread("high"), tape.thread("low"));
+    tape.acquire(low).pass(2 * MS).release(low).acquire(high).arrive(low);
+    for _ in 0..500 {
+        tape.pass(4 * MS).release(high).pass(5 * US).acquire(high);
+    }
+    tape.release(high).acquire(low).pass(2 * MS).release(low);
+    let report = report(&tape.trace());
+    let finding = only(&report);
+    assert_eq!(finding.kind, FindingKind::Starvation);
+    assert_eq!(finding.victims[0].index, low);
+    assert_eq!(finding.blockers[0].index, high);
+    assert!(finding.text.starts_with("\"low\" starves: it waited 2.0 s"), "{}", finding.text);
+    assert_eq!(finding.mend, "deconvoy run --policy adaptive -- python3 server.py --workers 1");
+}
+
+#[test]
+fn a_waiter_that_the_system_keeps_from_asking_does_not_starve() {
+    let mut tape = Tape::stock();
+    let (spin, late) = (tape.thread("spin"), tape.thread("late"));
+    tape.acquire(late).pass(US).release(late).acquire(spin).arrive(late);
+    // Its timed wait of 5 ms ends after 300 ms.
+    tape.pass(300 * MS).ask(late);
+    let asked = tape.now;
+    tape.pass(2 * US).drop_on_request(spin, asked).acquire(late).pass(US).release(late);
+    assert_eq!(only(&report(&tape.trace())).kind, FindingKind::Nothing);
+}
+
+#[test]
+fn an_occasional_slow_answer_is_no_hog() {
+    let mut tape = Tape::stock();
+    let (spin, server) = messaging(&mut tape, 100, 20 * US);
+    tape.arrive(server).pass(INTERVAL).ask(server);
+    let asked = tape.now;
+    // The system ran something else.
+    tape.pass(40 * MS).drop_on_request(spin, asked).acquire(server).pass(US).release(server);
+    tape.acquire(spin).pass(1_000 * MS).release(spin);
+    assert_eq!(only(&report(&tape.trace())).kind, FindingKind::Nothing);
+}
+
+#[test]
+fn threads_that_block_are_fine() {
+    let mut tape = Tape::stock();
+    let threads = [tape.thread("io"), tape.thread("io"), tape.thread("io")];
+    for turn in 0..300 {
+        let (first, second) = (threads[turn % 3], threads[(turn + 1) % 3]);
+        tape.acquire(first).pass(10 * US).arrive(second).pass(10 * US).release(first);
+        tape.pass(20 * US).acquire(second).pass(15 * US).release(second).pass(2 * MS);
+    }
+    let report = report(&tape.trace());
+    let finding = only(&report);
+    assert_eq!(finding.kind, FindingKind::Nothing);
+    assert!(
+        finding.text.starts_with("Nothing wrong: the longest wait was 30 us"),
+        "{}",
+        finding.text
+    );
+    // Namesakes can be told apart.
+    assert_eq!(report.threads[0].thread.label.matches('(').count(), 1);
+}
+
+#[test]
+fn an_empty_trace_has_a_report() {
+    let tape = Tape::new(stock(), 256);
+    let report = report(&tape.trace());
+    assert_eq!(only(&report).kind, FindingKind::Nothing);
+    assert_eq!(report.process.interval_ns, INTERVAL);
+    assert_eq!(report.process.policy, "stock");
+}
