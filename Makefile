@@ -22,7 +22,8 @@ DEMO := build/demo
 RUST := $(shell find Cargo.toml Cargo.lock rustfmt.toml crates -type f)
 PACKAGE := $(shell find python scenarios -type f -not -name '*.pyc' -not -name '*.so')
 BUILT_FROM := pyproject.toml hatch_build.py $(RUST) $(PACKAGE)
-PYTHON_CHECKED := $(PACKAGE) pyproject.toml hatch_build.py $(shell find tests ci -name '*.py') ci/interpreters
+PYTHON_CHECKED := $(PACKAGE) pyproject.toml hatch_build.py \
+	$(shell find tests ci benchmarks -name "*.py") ci/interpreters ci/cpython-tests benchmarks/servers
 TESTS := $(shell find tests -type f -not -name '*.pyc')
 
 .PHONY: all test rust python demo lock clean
@@ -51,6 +52,7 @@ $(STAMPS)/clippy: $(RUST) | $(STAMPS)/packages
 
 $(STAMPS)/cargo-test: $(RUST) | $(STAMPS)/packages
 	cargo test --workspace --exclude $(NO_STD) --locked
+	ci/loom
 	@touch $@
 
 # The tools and libraries, in the versions of the lock file.
@@ -73,6 +75,10 @@ $(STAMPS)/ruff: $(PYTHON_CHECKED) $(STAMPS)/tools
 
 $(STAMPS)/mypy: $(PYTHON_CHECKED) $(STAMPS)/tools
 	$(DEV)/mypy --strict python hatch_build.py
+	MYPYPATH=benchmarks:python $(DEV)/mypy --strict benchmarks/servers benchmarks/serving
+	MYPYPATH=benchmarks/programs $(DEV)/mypy --strict benchmarks/programs
+	$(DEV)/mypy --strict ci/interpreters
+	$(DEV)/mypy --strict ci/cpython-tests
 	@touch $@
 
 $(STAMPS)/stubtest: $(STAMPS)/installed

@@ -97,6 +97,16 @@ def chosen() -> list[Interpreter]:
     return list(dict.fromkeys([*served[:1], *system[:1], *served[-1:]]))
 
 
+def modes(interpreter: Interpreter) -> tuple[str, ...]:
+    """How an interpreter is tested: the system's in every way but stock, another one under the
+    default policy and watched; everything when HAZARDS_INTERPRETERS asks for more."""
+    if os.environ.get("HAZARDS_INTERPRETERS"):
+        return tuple(MODES)
+    if interpreter.path.startswith("/usr/"):
+        return tuple(mode for mode in MODES if mode != "stock")
+    return ("adaptive", "watched")
+
+
 @cache
 def library() -> Path:
     """The preloaded library: the one that DECONVOY_LIBRARY names, else built now."""

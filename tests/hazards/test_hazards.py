@@ -13,10 +13,24 @@ import pytest
 from harness import Interpreter, Result, require_ok
 
 # In this order: long ones first, so that the two workers end together.
-PYTHON_PROGRAMS = (
-    "interval fork_loop shortlived many fork_thread exits fork_exit spawn_storm signals hold "
-    "subinterp fork_pool gilstate ends_waiting exec_thread cancel"
-).split()
+PYTHON_PROGRAMS = [
+    "interval",
+    "fork_loop",
+    "shortlived",
+    "many",
+    "fork_thread",
+    "exits",
+    "fork_exit",
+    "spawn_storm",
+    "signals",
+    "hold",
+    "subinterp",
+    "fork_pool",
+    "gilstate",
+    "ends_waiting",
+    "exec_thread",
+    "cancel",
+]
 
 
 @dataclass(frozen=True)
@@ -46,7 +60,7 @@ def python_cases() -> list[Case]:
         Case(interpreter, program, mode)
         for interpreter in harness.chosen()
         for program in PYTHON_PROGRAMS
-        for mode in harness.MODES
+        for mode in harness.modes(interpreter)
     ]
 
 
@@ -58,7 +72,7 @@ def embed_cases() -> list[Case]:
         if interpreter.libpython
         # Stock itself crashes before 3.11 when daemon threads outlive an interpreter.
         for way in ways + ([("global", "5", "daemon")] if interpreter.version >= (3, 11) else [])
-        for mode in harness.MODES
+        for mode in harness.modes(interpreter)
     ]
 
 

@@ -328,6 +328,7 @@ impl<'a> Adaptive<'a> {
         self.slots.at_mut(who).timer = Nanos::ZERO;
         if !self.waits(who) {
             self.returned(now, who);
+            self.slots.at_mut(who).arrived_at = now;
             self.enqueue(now, who);
         }
         let Some(hold) = self.hold else {
@@ -395,7 +396,9 @@ impl<'a> Adaptive<'a> {
         self.score_linger(now, who);
         let interrupted = self.turn.is_some_and(|owner| self.waits(owner) || self.returns(now));
         if self.turn != Some(who) && !interrupted {
-            self.turn = Some(who);
+            // Who lives on its credit needs no slice, and takes none from those who do.
+            let computes = credit < self.params.wakeup;
+            self.turn = computes.then_some(who);
             self.turn_used = Nanos::ZERO;
         }
         self.clock = self.clock(now);
@@ -454,8 +457,13 @@ impl<'a> Adaptive<'a> {
             let at = now.after(self.params.grace);
             self.linger(now, next, at.after(self.params.linger), actions);
             self.set_timer(next, at, actions);
-        } else {
+        } else if asked || now.since(self.slots.at(next).arrived_at) >= self.params.wakeup {
             self.grant(next, actions);
+        } else {
+            // The lock is not kept idle for a waiter that has to wake up: many threads that need
+            // it for a moment each would go at the pace of wake-ups.
+            self.granted = Some(next);
+            actions.push(Action::Wake { who: next });
         }
     }
 

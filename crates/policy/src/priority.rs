@@ -4,7 +4,8 @@
 //! - state: a queue in order of priority, then of arrival; the holder;
 //! - on arrive: a waiter above the holder asks at once, an equal one after an interval, one below
 //!   never;
-//! - on release: the lock is kept for the first of the queue.
+//! - on release: the lock is kept for the first of the queue if it was asked for or that one is
+//!   above the releaser; else the first may try.
 //!
 //! Tunables: each thread's priority, by name or native id (0 when no rule matches; more goes
 //! first); `interval` between equals (5 ms, or what the program sets).
@@ -113,9 +114,15 @@ impl Policy for Priority<'_> {
                     actions.push(Action::Timer { who: head, at: now.after(wait) });
                 }
             }
-            Event::Release { .. } => {
+            Event::Release { who: releaser, asked } => {
                 self.holder = None;
-                self.grant_first(actions);
+                match self.waiting.head() {
+                    // Kept for an equal that has to wake up, it would be idle meanwhile.
+                    Some(who) if !asked && self.priority(who) <= self.priority(releaser) => {
+                        actions.push(Action::Wake { who });
+                    }
+                    _ => self.grant_first(actions),
+                }
             }
             Event::Leave { who } => {
                 self.waiting.remove(&mut self.slots, who);

@@ -176,3 +176,41 @@ fn adaptive_does_not_take_a_yielding_thread_for_an_io_thread() {
         }
     });
 }
+
+/// More I/O-bound threads than the lock can serve: each gets a share, and the spinner one too.
+#[test]
+fn adaptive_keeps_a_share_for_a_spinner_beside_saturated_io_threads() {
+    let saturated = Program { hold_ns: 15_000, away_ns: 10_000, priority: 0 };
+    for (others, program) in [(50, IO), (4, saturated), (16, saturated)] {
+        let mut programs = vec![program; others];
+        programs.push(SPIN);
+        run("adaptive", QUIET, &programs, |model| {
+            let served = model.served();
+            let total: u64 = served.values().map(|served| served.held_ns).sum();
+            let share = served[&others].held_ns as f64 / total as f64;
+            let fair = 1.0 / (others as f64 + 1.0);
+            assert!(share > 0.5 * fair, "{others} beside the spinner: it has {share:.4}");
+            let fewest = (0..others).map(|thread| served[&thread].turns).min().unwrap();
+            assert!(fewest > 100, "an I/O-bound thread had {fewest} turns");
+        });
+    }
+}
+
+/// Threads that need the lock for a moment each must not go at the pace of wake-ups: the lock is
+/// in use as much of the time as under CPython's own rule, which lets them barge.
+#[test]
+fn the_lock_is_not_kept_idle_for_equals() {
+    let saturated = Program { hold_ns: 10_000, away_ns: 10_000, priority: 0 };
+    let held_under = |policy| {
+        let mut held = 0;
+        run(policy, QUIET, &[saturated; 4], |model| {
+            held = model.served().values().map(|served| served.held_ns).sum();
+        });
+        held
+    };
+    let stock: u64 = held_under("timeout");
+    for policy in ["adaptive", "priority"] {
+        let ours = held_under(policy);
+        assert!(ours as f64 > 0.95 * stock as f64, "{policy}: {ours} of {stock} ns");
+    }
+}

@@ -6,10 +6,7 @@ import threading
 
 import hazard
 
-if len(sys.argv) > 1:
-    count = int(sys.argv[1])
-else:
-    count = 0
+count = int(sys.argv[1]) if len(sys.argv) > 1 else 0
 if count < 5:
     spinners = hazard.Spinners(3)
 

@@ -3,7 +3,6 @@ turmoil; os.forkpty too."""
 
 import os
 import sys
-import threading
 
 import hazard
 

@@ -3,7 +3,7 @@
 import hazard
 
 with hazard.Spinners(3) as spinners:
-    for n in range(200):
+    for _n in range(200):
         hazard.reap(hazard.child_exits(lambda: hazard.threads_work(2, 20)))
 assert min(spinners.counts) > 0, spinners.counts
 hazard.ok()

@@ -8,7 +8,6 @@ import faulthandler
 import glob
 import os
 import signal
-import sys
 import threading
 
 WATCHDOG_S = 60
@@ -90,7 +89,7 @@ def threads_work(count=3, rounds=300):
     def work():
         gate.wait()
         total = 0
-        for n in range(rounds):
+        for _n in range(rounds):
             total += sum(range(50))
         done.append(total)
 

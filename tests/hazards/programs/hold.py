@@ -1,4 +1,4 @@
-"""C code that holds the lock for 80 ms, and C code that gives it up: order is kept, nobody is lost."""
+"""C code that holds the lock for 80 ms, and C code that gives it up: nobody is lost."""
 
 import ctypes
 import threading

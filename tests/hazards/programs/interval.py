@@ -30,9 +30,9 @@ for interval in (1000, 1e6):
     sys.setswitchinterval(interval)
     order = []
 
-    def compute():
+    def compute(order=order):
         # `Thread.start` would wait for the new thread to run; this does not.
-        _thread.start_new_thread(lambda: order.append("other"), ())
+        _thread.start_new_thread(lambda order=order: order.append("other"), ())
         # Bytecode for longer than a lost wake-up takes to be noticed; no call in here gives up
         # the lock.
         end = time.perf_counter() + 1.5

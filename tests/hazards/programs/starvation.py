@@ -1,8 +1,10 @@
-"""The cases that sank earlier attempts at a better lock: `starvation.py SCENARIO` prints how far each
-thread came, as JSON, once the measured threads have done their share. It asserts nothing and looks
-at no clock but to make load: who is fair and who starves is judged by the test, from the counts.
+"""The cases that sank earlier attempts at a better lock: `starvation.py SCENARIO` prints how far
+each thread came, as JSON, once the measured threads have done their share. It asserts nothing and
+looks at no clock but to make load: who is fair and who starves is judged by the test, from the
+counts.
 
-A spinner's count is in chunks of its own work, the I/O-like threads' in exchanges."""
+A spinner's count is in chunks of its own work, the I/O-like threads' in exchanges.
+"""
 
 import json
 import os
