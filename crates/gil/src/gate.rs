@@ -4,7 +4,7 @@ use core::cell::UnsafeCell;
 
 use deconvoy_policy::{Action, Actions, AnyPolicy, Event, Nanos, Policy, WaiterId};
 
-use crate::parker::Parker;
+use crate::parker::{Parker, Place};
 use crate::primitive::{AtomicU32, Ordering, spin_loop};
 use crate::{Guard, Latch, System};
 
@@ -106,6 +106,8 @@ impl<'a, O: Observer, L: Latch> GateCell<'a, O, L> {
                 hold: Hold::Free,
                 asked: false,
                 soon: false,
+                home: None,
+                computing: false,
                 interval: Nanos::ZERO,
             }),
             parkers,
@@ -159,6 +161,13 @@ pub struct Gate<'a, O, L> {
     asked: bool,
     /// Whoever was granted the lock last was awake.
     soon: bool,
+    /// The core on which a thread that computes had the lock last. Those that wait to compute next
+    /// sleep there: each on a core of its own, they would leave the threads that answer messages
+    /// behind one of them, on a core that the scheduler takes for the emptier one
+    /// (`docs/design/003-home-core.md`).
+    home: Option<u32>,
+    /// The holder computes.
+    computing: bool,
     interval: Nanos,
 }
 
@@ -261,6 +270,16 @@ impl<O: Observer, L: Latch> Gate<'_, O, L> {
         self.asked = false;
         self.hold = Hold::Held;
         self.step(system, now, Event::Acquire { who: seat.who }, seat.who);
+        self.computing = self.policy.computes(seat.who);
+        if self.computing {
+            self.home = system.core();
+        }
+    }
+
+    /// Where `me` waits.
+    fn place_of(&self, me: WaiterId) -> Place {
+        let home = self.home.filter(|_| self.policy.computes(me));
+        Place { home, may_linger: home.is_none() || !self.computing }
     }
 
     /// Whether whoever has it next takes it in a moment.
@@ -379,9 +398,11 @@ pub unsafe fn wait<O: Observer, L: Latch>(
     }
     let floor = begun.after(FLOOR);
     loop {
+        // SAFETY: the guard is held, and the reference ends with the call.
+        let place = unsafe { cell.gate() }.place_of(me);
         // SAFETY: the guard is held; it is taken again below.
         unsafe { guard.unlock() };
-        parker.park(system, floor);
+        parker.park(system, floor, place);
         // SAFETY: the guard was let go of just above.
         unsafe { lock_soon(guard) };
         let switched = switches() != switches_before;

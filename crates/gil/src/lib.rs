@@ -15,7 +15,7 @@ mod parker;
 mod primitive;
 
 pub use gate::{Gate, GateCell, Observer, Outcome, Seat, wait, wait_for_switch};
-pub use parker::Parker;
+pub use parker::{Parker, Place};
 pub use primitive::{AtomicU32, AtomicU64};
 
 use deconvoy_policy::Nanos;
@@ -31,7 +31,24 @@ pub trait System {
 
     /// Wakes up to `count` threads that sleep on `word`. Keeps the caller's error number.
     fn futex_wake(&self, word: &AtomicU32, count: u32);
+
+    /// The core that the calling thread runs on, if that can be told.
+    fn core(&self) -> Option<u32> {
+        None
+    }
+
+    /// Confines the calling thread to one core; what it was allowed before, for `set_free`. `None`:
+    /// nothing was changed.
+    fn confine(&self, _core: u32) -> Option<Cores> {
+        None
+    }
+
+    /// Lets the calling thread run where it could before.
+    fn set_free(&self, _before: &Cores) {}
 }
+
+/// A set of cores, a bit each.
+pub type Cores = [u64; 16];
 
 /// A mutex that the calling thread holds and that a wait lets go of.
 pub trait Guard {

@@ -17,8 +17,8 @@
 
 use deconvoy_policy::Nanos;
 
-use crate::System;
 use crate::primitive::{AtomicU32, AtomicU64, Ordering, spin_loop};
+use crate::{Cores, System};
 
 const WOKEN: u32 = 1;
 const RETIME: u32 = 2;
@@ -28,6 +28,15 @@ const PARKED: u32 = 4;
 const SPINS: u32 = if cfg!(loom) { 1 } else { 24 };
 
 const NO_TIMER: u64 = u64::MAX;
+
+/// Where a waiter waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The core to sleep on, and so to wake up on; `None`: any.
+    pub home: Option<u32>,
+    /// Whether it may stay awake when told so: not where it would keep the holder from running.
+    pub may_linger: bool,
+}
 
 #[derive(Debug)]
 #[repr(C, align(128))]
@@ -136,9 +145,17 @@ impl Parker {
         }
     }
 
-    /// Waits, without the guard, until it is told to try, its timer runs out, or `floor` is
-    /// reached.
-    pub fn park(&self, system: &impl System, floor: Nanos) {
+    /// Waits, without the guard, until it is told to look, its timer runs out, or `floor` is
+    /// reached; asleep on the core that `place` says.
+    pub fn park(&self, system: &impl System, floor: Nanos, place: Place) {
+        let mut before = None;
+        self.sleep(system, floor, place, &mut before);
+        if let Some(before) = before {
+            system.set_free(&before);
+        }
+    }
+
+    fn sleep(&self, system: &impl System, floor: Nanos, place: Place, before: &mut Option<Cores>) {
         loop {
             // Acquire pairs with the Release in `wake` and `retime`.
             if self.state.fetch_and(!RETIME, Ordering::Acquire) & WOKEN != 0 {
@@ -150,9 +167,14 @@ impl Parker {
             if now >= timer || now >= floor.0 {
                 return;
             }
-            if now < linger {
+            if place.may_linger && before.is_none() && now < linger {
                 self.spin();
                 continue;
+            }
+            if before.is_none()
+                && let Some(home) = place.home
+            {
+                *before = system.confine(home);
             }
             let until = timer.min(floor.0);
             self.sleeps_until.store(until, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! The parker's protocol, in every order that the memory model allows. Run by `ci/loom`.
 #![cfg(loom)]
 
-use deconvoy_gil::{AtomicU32, Parker, System};
+use deconvoy_gil::{AtomicU32, Parker, Place, System};
 use deconvoy_policy::Nanos;
 use loom::sync::atomic::Ordering;
 use loom::sync::{Arc, Condvar, Mutex};
@@ -51,7 +51,7 @@ fn check(act: impl Fn(&Parker, &Model) + Send + Sync + Copy + 'static) {
             let (parker, system) = (parker.clone(), system.clone());
             thread::spawn(move || act(&parker, &system))
         };
-        parker.park(&system, NEVER);
+        parker.park(&system, NEVER, Place { home: None, may_linger: true });
         waker.join().unwrap();
     });
 }

@@ -516,6 +516,13 @@ impl Policy for Adaptive<'_> {
         }
     }
 
+    fn computes(&self, who: WaiterId) -> bool {
+        match self.hold {
+            Some(hold) if hold.who == who => hold.credit < self.params.wakeup,
+            _ => self.spent.holds(&self.slots, who),
+        }
+    }
+
     /// A waiter without credit sees every other thread use a slice before it, and each of them
     /// earn at most the credit cap and what those slices are worth.
     fn bound(&self, threads: u32, check: Nanos) -> Option<Nanos> {

@@ -6,7 +6,7 @@ use core::fmt;
 use crate::adaptive::{self, Adaptive};
 use crate::priority::Priority;
 use crate::timeout::{self, Timeout};
-use crate::{Actions, Event, Nanos, Policy, Slot};
+use crate::{Actions, Event, Nanos, Policy, Slot, WaiterId};
 
 /// The policies, with a line for each: `(name, summary, options)`.
 pub const fn catalogue() -> &'static [(&'static str, &'static str, &'static str)] {
@@ -266,6 +266,14 @@ impl Policy for AnyPolicy<'_> {
             AnyPolicy::Timeout(policy) => policy.step(now, event, actions),
             AnyPolicy::Priority(policy) => policy.step(now, event, actions),
             AnyPolicy::Adaptive(policy) => policy.step(now, event, actions),
+        }
+    }
+
+    fn computes(&self, who: WaiterId) -> bool {
+        match self {
+            AnyPolicy::Timeout(policy) => policy.computes(who),
+            AnyPolicy::Priority(policy) => policy.computes(who),
+            AnyPolicy::Adaptive(policy) => policy.computes(who),
         }
     }
 

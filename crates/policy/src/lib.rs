@@ -151,6 +151,12 @@ pub trait Policy {
     /// cleared. `now` never goes back.
     fn step(&mut self, now: Nanos, event: Event, actions: &mut Actions);
 
+    /// Whether `who` computes: it holds the lock, or waits for it, without a claim to go first. Such
+    /// threads take turns on one core's worth of work, and a driver may gather them there.
+    fn computes(&self, _who: WaiterId) -> bool {
+        false
+    }
+
     /// The longest that a waiter may wait while `threads` threads use the lock and every holder
     /// heeds a drop request within `check`; `None`: no bound is promised.
     fn bound(&self, threads: u32, check: Nanos) -> Option<Nanos>;

@@ -2,7 +2,7 @@
 
 use core::arch::asm;
 
-use deconvoy_gil::{AtomicU32, System};
+use deconvoy_gil::{AtomicU32, Cores, System};
 use deconvoy_policy::Nanos;
 
 #[cfg(target_arch = "x86_64")]
@@ -14,6 +14,7 @@ mod number {
     pub const PRCTL: usize = 157;
     pub const GETTID: usize = 186;
     pub const FUTEX: usize = 202;
+    pub const SCHED_SETAFFINITY: usize = 203;
     pub const SCHED_GETAFFINITY: usize = 204;
     pub const OPENAT: usize = 257;
     pub const FTRUNCATE: usize = 77;
@@ -30,6 +31,7 @@ mod number {
     pub const PRCTL: usize = 167;
     pub const GETTID: usize = 178;
     pub const FUTEX: usize = 98;
+    pub const SCHED_SETAFFINITY: usize = 122;
     pub const SCHED_GETAFFINITY: usize = 123;
     pub const OPENAT: usize = 56;
     pub const FTRUNCATE: usize = 46;
@@ -91,6 +93,9 @@ impl Timespec {
 unsafe extern "C" {
     /// In the vDSO through the C library: no system call, no `errno` for these clocks.
     fn clock_gettime(clock: i32, time: *mut Timespec) -> i32;
+
+    /// Likewise.
+    fn sched_getcpu() -> i32;
 }
 
 const CLOCK_REALTIME: i32 = 0;
@@ -140,6 +145,35 @@ impl System for Linux {
         unsafe {
             syscall(number::FUTEX, [word, FUTEX_WAKE | FUTEX_PRIVATE, count as usize, 0, 0, 0]);
         }
+    }
+
+    fn core(&self) -> Option<u32> {
+        // SAFETY: no arguments.
+        u32::try_from(unsafe { sched_getcpu() }).ok()
+    }
+
+    fn confine(&self, core: u32) -> Option<Cores> {
+        let mut before: Cores = [0; 16];
+        let (word, bit) = (core as usize / 64, 1u64 << (core % 64));
+        let (bytes, place) = (size_of::<Cores>(), before.as_mut_ptr() as usize);
+        // SAFETY: the kernel writes at most `bytes` to `before`.
+        let got = unsafe { syscall(number::SCHED_GETAFFINITY, [0, bytes, place, 0, 0, 0]) };
+        // Never wider than the program, or its administrator, allows.
+        if got <= 0 || before.get(word).is_none_or(|word| word & bit == 0) {
+            return None;
+        }
+        let mut one: Cores = [0; 16];
+        *one.get_mut(word)? = bit;
+        let place = one.as_ptr() as usize;
+        // SAFETY: the kernel reads `bytes` of `one`.
+        let set = unsafe { syscall(number::SCHED_SETAFFINITY, [0, bytes, place, 0, 0, 0]) };
+        (set == 0).then_some(before)
+    }
+
+    fn set_free(&self, before: &Cores) {
+        let (bytes, place) = (size_of::<Cores>(), before.as_ptr() as usize);
+        // SAFETY: the kernel reads `bytes` of `before`.
+        unsafe { syscall(number::SCHED_SETAFFINITY, [0, bytes, place, 0, 0, 0]) };
     }
 }
 
