@@ -78,7 +78,7 @@ $(STAMPS)/mypy: $(PYTHON_CHECKED) $(STAMPS)/tools
 	MYPYPATH=benchmarks:python $(DEV)/mypy --strict benchmarks/servers benchmarks/serving
 	MYPYPATH=benchmarks/programs $(DEV)/mypy --strict benchmarks/programs
 	$(DEV)/mypy --strict ci/interpreters
-	$(DEV)/mypy --strict ci/cpython-tests
+	MYPYPATH=python $(DEV)/mypy --strict ci/cpython-tests
 	@touch $@
 
 $(STAMPS)/stubtest: $(STAMPS)/installed
