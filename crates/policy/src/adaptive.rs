@@ -316,10 +316,7 @@ impl<'a> Adaptive<'a> {
     /// A new thread may begin at once, but has to earn the rest: many that start together and
     /// compute would else go before everybody for a slice each.
     fn start(&mut self, now: Nanos, who: WaiterId, priority: i8) {
-        self.dequeue(who);
-        if self.turn == Some(who) {
-            self.turn = None;
-        }
+        self.forget(who);
         self.slots.start(who, priority);
         self.set_credit(now, who, self.params.wakeup);
     }
@@ -478,14 +475,16 @@ impl<'a> Adaptive<'a> {
         }
     }
 
-    fn leave(&mut self, now: Nanos, who: WaiterId, actions: &mut Actions) {
+    /// Nothing that is kept is of `who` any more: its number may come again.
+    fn forget(&mut self, who: WaiterId) {
         self.dequeue(who);
-        if self.granted == Some(who) {
-            self.granted = None;
-        }
-        if self.turn == Some(who) {
-            self.turn = None;
-        }
+        self.granted = self.granted.filter(|&other| other != who);
+        self.turn = self.turn.filter(|&other| other != who);
+        self.lingerer = self.lingerer.filter(|other| other.who != who);
+    }
+
+    fn leave(&mut self, now: Nanos, who: WaiterId, actions: &mut Actions) {
+        self.forget(who);
         if self.hold.is_some() {
             self.watch(now, actions);
         } else if self.granted.is_none()
