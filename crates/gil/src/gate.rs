@@ -1,12 +1,14 @@
-//! The gate in front of one lock: events in, actions done, waiters kept.
+//! The gate in front of one lock: events in, actions done, waiters kept. How a thread waits at it
+//! is in `wait.rs`.
 
 use core::cell::UnsafeCell;
 
 use deconvoy_policy::{Action, Actions, AnyPolicy, Event, Nanos, Policy, WaiterId};
 
-use crate::parker::{Parker, Place};
-use crate::primitive::{AtomicU32, Ordering, spin_loop};
-use crate::{Guard, Latch, System};
+use crate::cores::{HomeCore, Keep, Linger, Place};
+use crate::parker::Parker;
+use crate::primitive::{AtomicU32, Ordering};
+use crate::{Latch, System};
 
 /// Sees every event and action, in order, with the guard held: a recorder.
 pub trait Observer {
@@ -57,26 +59,26 @@ enum Hold {
 
 /// A waiter whom nothing has reached for this long asks all the same: it learns of a runtime
 /// that is shutting down, and a wake-up that we lost costs a second, not the program.
-const FLOOR: Nanos = Nanos::from_millis(1_000);
-
-/// After a wake-up the guard is about to be free: its holder is on its way out of the call that
-/// woke us. So many tries before sleeping on it.
-const GUARD_TRIES: u32 = 200;
+pub(crate) const FLOOR: Nanos = Nanos::from_millis(1_000);
 
 /// How long a thread that must let another one in stays awake for that.
 const SWITCH_LINGER: Nanos = Nanos::from_micros(20);
 
+/// A timer may be late by this part of the switch interval, and no more than the longest.
+const SLACKS: u64 = 16;
+const LONGEST_SLACK: Nanos = Nanos::from_micros(320);
+
 /// A gate, shared between threads; what is inside is guarded by the lock owner's mutex.
 pub struct GateCell<'a, O, L> {
     gate: UnsafeCell<Gate<'a, O, L>>,
-    parkers: &'a [Parker],
-    /// Counts acquisitions; those who were forced to let another in sleep on it.
-    taken: AtomicU32,
+    pub(crate) parkers: &'a [Parker],
+    /// Counts acquisitions. Those who were forced to let another in, and have no number, sleep on it.
+    pub(crate) taken: AtomicU32,
     /// How many sleep on `taken`.
-    forced: AtomicU32,
-    /// 1: whoever was granted the lock last was awake, and takes it in a moment.
-    soon: AtomicU32,
-    parallel: bool,
+    pub(crate) forced: AtomicU32,
+    /// Where the last holder is kept if it waits: a packed [`Keep`]. Written with the guard held;
+    /// the last holder reads its own.
+    last: AtomicU32,
 }
 
 // SAFETY:
@@ -106,16 +108,36 @@ impl<'a, O: Observer, L: Latch> GateCell<'a, O, L> {
                 hold: Hold::Free,
                 asked: false,
                 soon: false,
-                home: None,
-                computing: false,
+                inside: 0,
+                forced: None,
+                holds: 0,
+                cores: HomeCore::new(cores > 1),
                 interval: Nanos::ZERO,
             }),
             parkers,
             taken: AtomicU32::new(0),
             forced: AtomicU32::new(0),
-            soon: AtomicU32::new(0),
-            parallel: cores > 1,
+            last: AtomicU32::new(0),
         }
+    }
+
+    /// The calling thread has given the lock up.
+    ///
+    /// # Safety
+    /// As for [`GateCell::gate`].
+    pub unsafe fn released(&self, system: &impl System, now: Nanos, seat: Seat) {
+        // SAFETY: as the caller says; the reference ends with the block.
+        let keep = unsafe {
+            let gate = self.gate();
+            gate.released(system, now, seat);
+            gate.cores.place_of_last().keep
+        };
+        self.last.store(keep.pack(), Ordering::Relaxed);
+    }
+
+    /// Where the calling thread, which has just given the lock up, is kept if it waits.
+    pub(crate) fn keep_of_last(&self) -> Keep {
+        Keep::unpack(self.last.load(Ordering::Relaxed))
     }
 
     /// # Safety
@@ -126,25 +148,20 @@ impl<'a, O: Observer, L: Latch> GateCell<'a, O, L> {
         unsafe { &mut *self.gate.get() }
     }
 
-    /// The calling thread has given the lock up.
+    /// A thread has taken the lock, whether the gate was told so or not. Lets those go on who were
+    /// forced to give it up.
     ///
     /// # Safety
-    /// As for [`GateCell::gate`].
-    pub unsafe fn released(&self, system: &impl System, now: Nanos, seat: Seat) {
-        // SAFETY: as the caller says; the reference ends with the call.
-        let soon = unsafe { self.gate() }.released(system, now, seat);
-        self.soon.store(u32::from(soon), Ordering::Relaxed);
-    }
-
-    /// A thread has taken the lock, and the mutex of the forced switch is held beside the guard.
-    /// Lets those go on who were forced to give it up.
-    pub fn announce_taken(&self, system: &impl System) {
-        // Sequentially consistent with the pair in `wait_for_switch`: either this sees the sleeper
+    /// As for [`GateCell::gate`]; and the mutex of the forced switch is held beside the guard.
+    pub unsafe fn announce_taken(&self, system: &impl System) {
+        // Sequentially consistent with the pair in `wait_for_any`: either this sees the sleeper
         // counted, or the sleeper sees the count go up before it sleeps.
         self.taken.fetch_add(1, Ordering::SeqCst);
         if self.forced.load(Ordering::SeqCst) > 0 {
             system.futex_wake(&self.taken, u32::MAX >> 1);
         }
+        // SAFETY: as the caller says; the reference ends with the call.
+        unsafe { self.gate() }.let_forced_go(system);
     }
 }
 
@@ -159,21 +176,32 @@ pub struct Gate<'a, O, L> {
     hold: Hold,
     /// A drop request is out for the present hold.
     asked: bool,
-    /// Whoever was granted the lock last was awake.
+    /// Whoever was granted the lock last was awake, on another core than the one who gave it up.
     soon: bool,
-    /// The core on which a thread that computes had the lock last. Those that wait to compute next
-    /// sleep there: each on a core of its own, they would leave the threads that answer messages
-    /// behind one of them, on a core that the scheduler takes for the emptier one
-    /// (`docs/design/003-home-core.md`).
-    home: Option<u32>,
-    /// The holder computes.
-    computing: bool,
+    /// How many are inside a wait.
+    inside: u32,
+    /// Who was forced to give the lock up, and waits for another to take it. That one reports its
+    /// arrival: it need not wake up for that.
+    forced: Option<WaiterId>,
+    /// Counts acquisitions.
+    holds: u32,
+    cores: HomeCore,
     interval: Nanos,
 }
 
 impl<O: Observer, L: Latch> Gate<'_, O, L> {
     fn parker(&self, who: WaiterId) -> Option<&Parker> {
         self.parkers.get(who.0 as usize)
+    }
+
+    fn go_in(&mut self, parker: &Parker) {
+        self.inside += u32::from(!parker.is_inside());
+        parker.enter();
+    }
+
+    fn go_out(&mut self, parker: &Parker) {
+        self.inside = self.inside.saturating_sub(u32::from(parker.is_inside()));
+        parker.exit();
     }
 
     /// The place where `who` waits, if it does.
@@ -201,11 +229,13 @@ impl<O: Observer, L: Latch> Gate<'_, O, L> {
                 Action::Grant { who } => self.grant(system, who),
                 Action::Timer { who, at } => {
                     if let Some(parker) = self.inside(who) {
-                        parker.set_timer(system, at);
+                        parker.set_timer(system, at, self.slack());
                     }
                 }
                 Action::Linger { who, until } => {
-                    if let Some(parker) = self.inside(who) {
+                    // One that would have to be woken for it is not, where the holder runs.
+                    let may = who == me || self.place_of(who).linger == Linger::Spin;
+                    if let Some(parker) = self.inside(who).filter(|_| may) {
                         parker.set_linger(system, until);
                     }
                 }
@@ -215,6 +245,12 @@ impl<O: Observer, L: Latch> Gate<'_, O, L> {
         ask && self.hold == Hold::Held
     }
 
+    /// So much later than it was set for a timer may run out, when a sleeper would have to be woken
+    /// to be told.
+    fn slack(&self) -> Nanos {
+        Nanos(self.interval.0.min(LONGEST_SLACK.0 * SLACKS) / SLACKS)
+    }
+
     /// Keeps the free lock for `who`. One that is not inside a wait will look at the lock by
     /// itself, and may be gone for good: nothing is kept for it.
     fn grant(&mut self, system: &impl System, who: WaiterId) {
@@ -222,7 +258,7 @@ impl<O: Observer, L: Latch> Gate<'_, O, L> {
             return;
         }
         let awake = self.inside(who).map(|parker| parker.wake(system));
-        self.soon = awake.unwrap_or(false);
+        self.soon = awake == Some(true) && self.place_of(who).linger == Linger::Spin;
         if awake.is_some() {
             self.latch.close();
             self.hold = Hold::Kept(who);
@@ -265,54 +301,165 @@ impl<O: Observer, L: Latch> Gate<'_, O, L> {
         }
     }
 
-    pub fn acquired(&mut self, system: &impl System, now: Nanos, seat: Seat) {
+    /// `seat` has taken the lock. `switches`: the lock's own count of switches.
+    pub fn acquired(&mut self, system: &impl System, now: Nanos, seat: Seat, switches: u64) {
         self.greet(system, now, seat);
         self.asked = false;
         self.hold = Hold::Held;
+        self.holds = self.holds.wrapping_add(1).max(1);
         self.step(system, now, Event::Acquire { who: seat.who }, seat.who);
-        self.computing = self.policy.computes(seat.who);
-        if self.computing {
-            self.home = system.core();
+        if let Some(parker) = self.parker(seat.who) {
+            // Whatever the program does with the lock, it does where it is allowed to. (Another
+            // thread than the holder calls this only for one that never waited.)
+            parker.kept.settle(system, Keep::Anywhere);
+        }
+        self.cores.acquired(system, self.policy.computes(seat.who));
+        if let Some(forced) = self.forced.take() {
+            self.arrives(system, now, forced, switches);
         }
     }
 
-    /// Where `me` waits.
-    fn place_of(&self, me: WaiterId) -> Place {
-        let home = self.home.filter(|_| self.policy.computes(me));
-        Place { home, may_linger: home.is_none() || !self.computing }
-    }
-
-    /// Whether whoever has it next takes it in a moment.
-    fn released(&mut self, system: &impl System, now: Nanos, seat: Seat) -> bool {
+    fn released(&mut self, system: &impl System, now: Nanos, seat: Seat) {
         self.greet(system, now, seat);
         self.hold = Hold::Free;
         self.soon = false;
+        self.cores.released(system);
         let event = Event::Release { who: seat.who, asked: self.asked };
         self.step(system, now, event, seat.who);
-        self.soon
+    }
+
+    fn place_of(&self, who: WaiterId) -> Place {
+        self.cores.place(self.policy.computes(who), self.hold == Hold::Held)
+    }
+
+    /// Where `me`, the calling thread, waits, and whether it is to go there first.
+    pub(crate) fn place_to_wait(&self, system: &impl System, me: WaiterId) -> (Place, bool) {
+        self.cores.place_here(system, self.place_of(me))
+    }
+
+    pub(crate) fn moved(&mut self, begun: Nanos, ended: Nanos) {
+        self.cores.moved(begun, ended);
+    }
+
+    /// `me` begins to wait until another has taken the lock, and then on for the lock. `taken`: it
+    /// has been taken already.
+    pub(crate) fn gives_way(
+        &mut self,
+        system: &impl System,
+        me: WaiterId,
+        taken: bool,
+        switches: u64,
+    ) -> Place {
+        let Some(parker) = self.parkers.get(me.0 as usize) else { return Place::default() };
+        let alone = self.inside == 1;
+        self.go_in(parker);
+        let now = system.now();
+        if taken {
+            self.arrives(system, now, me, switches);
+            return self.place_of(me);
+        }
+        // One that has to be woken first may need the very core that `me` would stay awake on.
+        parker.set_linger(system, if self.soon { now.after(SWITCH_LINGER) } else { Nanos::ZERO });
+        if alone {
+            // With nobody else there, it will be `me` who asks, most likely when an interval is over:
+            // it need not be woken to be told so.
+            parker.set_timer(system, now.after(self.interval).after(self.slack()), Nanos::ZERO);
+        }
+        self.forced = Some(me);
+        self.cores.place_of_last()
+    }
+
+    /// Reports the arrival of `who`, which waits inside.
+    fn arrives(&mut self, system: &impl System, now: Nanos, who: WaiterId, switches: u64) {
+        if let Some(parker) = self.inside(who) {
+            parker.unset_timer();
+            parker.note_switches(switches);
+        }
+        let asks = self.step(system, now, Event::Arrive { who }, who);
+        if let Some(parker) = self.inside(who).filter(|_| asks) {
+            parker.owe(self.holds);
+            parker.wake(system);
+        }
+    }
+
+    /// `me` stops waiting as one that gave way, and comes back in [`wait`](crate::wait) if it still
+    /// wants the lock.
+    pub(crate) fn comes_back(
+        &mut self,
+        system: &impl System,
+        me: WaiterId,
+        switches: u64,
+        floor: Nanos,
+    ) {
+        let Some(parker) = self.parkers.get(me.0 as usize) else { return };
+        let now = system.now();
+        let arrived = self.forced != Some(me);
+        self.forced = self.forced.filter(|&forced| forced != me);
+        let unswitched = arrived && parker.switches() == switches;
+        if !self.opens_for(me) && arrived {
+            let due = parker.take_timer(now) && unswitched;
+            let asks = due && self.step(system, now, Event::Expire { who: me }, me);
+            if asks || (now >= floor && self.asks_at_floor()) {
+                parker.owe(self.holds);
+            }
+        }
+        self.opens_for(me);
+        self.go_out(parker);
+    }
+
+    /// Whoever still waits for another to take the lock waits no longer.
+    fn let_forced_go(&mut self, system: &impl System) {
+        if let Some(parker) = self.forced.take().and_then(|forced| self.inside(forced)) {
+            parker.wake(system);
+        }
     }
 
     /// A wait begins. `Some`: it ends at once.
-    fn enter(
+    pub(crate) fn enter(
         &mut self,
         system: &impl System,
         now: Nanos,
         seat: Seat,
+        parker: &Parker,
         interval: Nanos,
     ) -> Option<Outcome> {
         let me = seat.who;
+        self.go_in(parker);
         self.greet(system, now, seat);
         self.set_interval(system, now, interval, me);
-        if self.step(system, now, Event::Arrive { who: me }, me) {
+        let owed = parker.take_owed();
+        let asks = self.step(system, now, Event::Arrive { who: me }, me);
+        let outcome = if asks || (owed == Some(self.holds) && self.hold == Hold::Held) {
             self.asked = true;
-            return Some(Outcome::Ask);
+            Some(Outcome::Ask)
+        } else {
+            self.opens_for(me).then_some(Outcome::Retry)
+        };
+        self.leaves_with(parker, outcome)
+    }
+
+    fn leaves_with(&mut self, parker: &Parker, outcome: Option<Outcome>) -> Option<Outcome> {
+        if outcome.is_some() {
+            self.go_out(parker);
         }
-        self.opens_for(me).then_some(Outcome::Retry)
+        outcome
     }
 
     /// A waiter has stopped parking, for whatever reason. `Some`: its wait ends. `switched`: there
     /// was a switch since it began, so that a request would not count before it begins anew.
-    fn look(
+    pub(crate) fn look(
+        &mut self,
+        system: &impl System,
+        me: WaiterId,
+        parker: &Parker,
+        switched: bool,
+        floor: Nanos,
+    ) -> Option<Outcome> {
+        let outcome = self.outcome(system, me, parker, switched, floor);
+        self.leaves_with(parker, outcome)
+    }
+
+    fn outcome(
         &mut self,
         system: &impl System,
         me: WaiterId,
@@ -338,11 +485,15 @@ impl<O: Observer, L: Latch> Gate<'_, O, L> {
             }
         }
         if now >= floor {
-            // A program that wants its switches rarer than this is not asked more often.
-            let asks = self.interval <= FLOOR && self.may_ask();
+            let asks = self.asks_at_floor() && self.may_ask();
             return Some(if asks { Outcome::Ask } else { Outcome::Retry });
         }
         None
+    }
+
+    /// A program that wants its switches rarer than the floor is not asked more often.
+    fn asks_at_floor(&self) -> bool {
+        self.interval <= FLOOR
     }
 
     /// Whether there is a holder to ask; if so, a drop request is noted for its hold.
@@ -353,13 +504,16 @@ impl<O: Observer, L: Latch> Gate<'_, O, L> {
 
     /// A thread that may have been waiting has ended.
     pub fn left(&mut self, system: &impl System, now: Nanos, who: WaiterId) {
-        if let Some(parker) = self.parker(who) {
-            parker.exit();
+        if let Some(parker) = self.parkers.get(who.0 as usize) {
+            self.go_out(parker);
+            parker.forget();
         }
         if self.hold == Hold::Kept(who) {
             self.unkeep();
         }
         self.step(system, now, Event::Leave { who }, who);
+        // It may be the one that the others were to let in.
+        self.let_forced_go(system);
     }
 
     /// Lets every waiter out, to look at the lock for itself: the lock goes away.
@@ -369,93 +523,4 @@ impl<O: Observer, L: Latch> Gate<'_, O, L> {
             parker.wake(system);
         }
     }
-}
-
-/// Waits for the lock. `interval` and `switches` read the lock's own switch interval and its
-/// count of switches: a request counts only if there was no switch since the wait began.
-///
-/// # Safety
-/// The calling thread is `seat`, holds `guard`, and has no reference into the gate. `guard` is
-/// held again on return. `switches` may be called while the guard is held.
-pub unsafe fn wait<O: Observer, L: Latch>(
-    cell: &GateCell<'_, O, L>,
-    guard: &impl Guard,
-    system: &impl System,
-    seat: Seat,
-    interval: Nanos,
-    switches: impl Fn() -> u64,
-) -> Outcome {
-    let me = seat.who;
-    let Some(parker) = cell.parkers.get(me.0 as usize) else { return Outcome::Retry };
-    let begun = system.now();
-    let switches_before = switches();
-    parker.enter();
-    // SAFETY: the guard is held, and the reference ends with the call.
-    let first = unsafe { cell.gate() }.enter(system, begun, seat, interval);
-    if let Some(outcome) = first {
-        parker.exit();
-        return outcome;
-    }
-    let floor = begun.after(FLOOR);
-    loop {
-        // SAFETY: the guard is held, and the reference ends with the call.
-        let place = unsafe { cell.gate() }.place_of(me);
-        // SAFETY: the guard is held; it is taken again below.
-        unsafe { guard.unlock() };
-        parker.park(system, floor, place);
-        // SAFETY: the guard was let go of just above.
-        unsafe { lock_soon(guard) };
-        let switched = switches() != switches_before;
-        // SAFETY: the guard is held, and the reference ends with the call.
-        let outcome = unsafe { cell.gate() }.look(system, me, parker, switched, floor);
-        if let Some(outcome) = outcome {
-            parker.exit();
-            return outcome;
-        }
-    }
-}
-
-/// # Safety
-/// The calling thread does not hold `guard`.
-unsafe fn lock_soon(guard: &impl Guard) {
-    for _ in 0..GUARD_TRIES {
-        // SAFETY: as the caller says.
-        if unsafe { guard.try_lock() } {
-            return;
-        }
-        spin_loop();
-    }
-    // SAFETY: as the caller says, and every try above failed.
-    unsafe { guard.lock() };
-}
-
-/// The calling thread gave the lock up because it was asked to, and waits until another thread
-/// has taken it.
-///
-/// # Safety
-/// The calling thread holds `guard`, the mutex of the forced switch, under which
-/// [`GateCell::announce_taken`] is called; it is held again on return.
-pub unsafe fn wait_for_switch<O: Observer, L: Latch>(
-    cell: &GateCell<'_, O, L>,
-    guard: &impl Guard,
-    system: &impl System,
-) {
-    let before = cell.taken.load(Ordering::Relaxed);
-    // SAFETY: as the caller says; it is taken again below.
-    unsafe { guard.unlock() };
-    let until = system.now().after(SWITCH_LINGER);
-    // One that has to be woken first may need the very core that this thread would stay awake on.
-    let lingers = cell.parallel && cell.soon.load(Ordering::Relaxed) == 1;
-    while lingers && cell.taken.load(Ordering::Acquire) == before && system.now() < until {
-        spin_loop();
-    }
-    if cell.taken.load(Ordering::Acquire) == before {
-        cell.forced.fetch_add(1, Ordering::SeqCst);
-        while cell.taken.load(Ordering::SeqCst) == before {
-            system.futex_wait(&cell.taken, before, None);
-        }
-        cell.forced.fetch_sub(1, Ordering::SeqCst);
-    }
-    // SAFETY: it was let go of above.
-    unsafe { lock_soon(guard) };
 }

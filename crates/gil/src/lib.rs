@@ -10,13 +10,17 @@
 //! protocol between a waiter and those who wake it is in `parker.rs`, checked with loom.
 #![cfg_attr(not(any(test, loom)), no_std)]
 
+mod cores;
 mod gate;
 mod parker;
 mod primitive;
+mod wait;
 
-pub use gate::{Gate, GateCell, Observer, Outcome, Seat, wait, wait_for_switch};
-pub use parker::{Parker, Place};
+pub use cores::{Keep, Linger, Place};
+pub use gate::{Gate, GateCell, Observer, Outcome, Seat};
+pub use parker::Parker;
 pub use primitive::{AtomicU32, AtomicU64};
+pub use wait::{wait, wait_for_any, wait_for_switch};
 
 use deconvoy_policy::Nanos;
 
@@ -32,19 +36,23 @@ pub trait System {
     /// Wakes up to `count` threads that sleep on `word`. Keeps the caller's error number.
     fn futex_wake(&self, word: &AtomicU32, count: u32);
 
+    /// Lets other threads run on this core first.
+    fn yield_now(&self) {}
+
     /// The core that the calling thread runs on, if that can be told.
     fn core(&self) -> Option<u32> {
         None
     }
 
-    /// Confines the calling thread to one core; what it was allowed before, for `set_free`. `None`:
-    /// nothing was changed.
-    fn confine(&self, _core: u32) -> Option<Cores> {
+    /// The cores that the calling thread may run on, if that can be told.
+    fn allowed(&self) -> Option<Cores> {
         None
     }
 
-    /// Lets the calling thread run where it could before.
-    fn set_free(&self, _before: &Cores) {}
+    /// Lets the calling thread run on these cores only. Whether it does.
+    fn allow(&self, _cores: &Cores) -> bool {
+        false
+    }
 }
 
 /// A set of cores, a bit each.

@@ -17,8 +17,9 @@
 
 use deconvoy_policy::Nanos;
 
+use crate::System;
+use crate::cores::{Kept, Linger, Place};
 use crate::primitive::{AtomicU32, AtomicU64, Ordering, spin_loop};
-use crate::{Cores, System};
 
 const WOKEN: u32 = 1;
 const RETIME: u32 = 2;
@@ -28,15 +29,6 @@ const PARKED: u32 = 4;
 const SPINS: u32 = if cfg!(loom) { 1 } else { 24 };
 
 const NO_TIMER: u64 = u64::MAX;
-
-/// Where a waiter waits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
-    /// The core to sleep on, and so to wake up on; `None`: any.
-    pub home: Option<u32>,
-    /// Whether it may stay awake when told so: not where it would keep the holder from running.
-    pub may_linger: bool,
-}
 
 #[derive(Debug)]
 #[repr(C, align(128))]
@@ -50,7 +42,16 @@ pub struct Parker {
     linger: AtomicU64,
     /// Until when it sleeps; valid while `PARKED`.
     sleeps_until: AtomicU64,
+    /// The lock's count of switches when another thread reported this one's arrival; guard held.
+    switches: AtomicU64,
+    /// The hold of the lock that it is to ask to end when it comes back to wait; guard held.
+    owed: AtomicU32,
+    /// Where the thread is kept: from before it sleeps until it has the lock.
+    pub(crate) kept: Kept,
 }
+
+/// No hold has this number while a thread waits.
+const NOTHING_OWED: u32 = 0;
 
 impl Default for Parker {
     fn default() -> Self {
@@ -67,6 +68,9 @@ impl Parker {
             timer: AtomicU64::new(NO_TIMER),
             linger: AtomicU64::new(0),
             sleeps_until: AtomicU64::new(0),
+            switches: AtomicU64::new(0),
+            owed: AtomicU32::new(NOTHING_OWED),
+            kept: Kept::new(),
         }
     }
 
@@ -78,6 +82,9 @@ impl Parker {
             timer: AtomicU64::new(NO_TIMER),
             linger: AtomicU64::new(0),
             sleeps_until: AtomicU64::new(0),
+            switches: AtomicU64::new(0),
+            owed: AtomicU32::new(NOTHING_OWED),
+            kept: Kept::new(),
         }
     }
 
@@ -87,6 +94,12 @@ impl Parker {
         self.timer.store(NO_TIMER, Ordering::Relaxed);
         // `linger` stays: a waiter that goes out to ask and comes back lingers on.
         self.inside.store(1, Ordering::Relaxed);
+    }
+
+    /// Its thread is another one from now on.
+    pub fn forget(&self) {
+        self.exit();
+        self.kept.forget();
     }
 
     /// The waiter goes; guard held.
@@ -113,6 +126,30 @@ impl Parker {
         due
     }
 
+    pub fn note_switches(&self, switches: u64) {
+        self.switches.store(switches, Ordering::Relaxed);
+    }
+
+    pub fn switches(&self) -> u64 {
+        self.switches.load(Ordering::Relaxed)
+    }
+
+    /// It is to ask for the end of the hold with this number; guard held.
+    pub fn owe(&self, hold: u32) {
+        self.owed.store(hold, Ordering::Relaxed);
+    }
+
+    /// The number of that hold, if any; it is forgotten.
+    pub fn take_owed(&self) -> Option<u32> {
+        match self.owed.load(Ordering::Relaxed) {
+            NOTHING_OWED => None,
+            hold => {
+                self.owed.store(NOTHING_OWED, Ordering::Relaxed);
+                Some(hold)
+            }
+        }
+    }
+
     /// Tells the waiter to look at the lock; guard held. Whether it was awake already.
     pub fn wake(&self, system: &impl System) -> bool {
         // Release pairs with the Acquire in `park`: what was done before is seen by the woken.
@@ -123,10 +160,16 @@ impl Parker {
         before & PARKED == 0
     }
 
-    /// Sets the timer; guard held.
-    pub fn set_timer(&self, system: &impl System, at: Nanos) {
+    /// Sets the timer; guard held. A sleeper that wakes up by itself within `slack` of it is not
+    /// woken for it.
+    pub fn set_timer(&self, system: &impl System, at: Nanos, slack: Nanos) {
         self.timer.store(at.0, Ordering::Relaxed);
-        self.retime(system, |sleeps_until| at.0 < sleeps_until);
+        self.retime(system, |sleeps_until| at.after(slack).0 < sleeps_until);
+    }
+
+    /// It has no timer any more; guard held. Its sleep is not changed.
+    pub fn unset_timer(&self) {
+        self.timer.store(NO_TIMER, Ordering::Relaxed);
     }
 
     /// Sets until when to stay awake; guard held.
@@ -146,16 +189,8 @@ impl Parker {
     }
 
     /// Waits, without the guard, until it is told to look, its timer runs out, or `floor` is
-    /// reached; asleep on the core that `place` says.
+    /// reached; asleep where `place` says.
     pub fn park(&self, system: &impl System, floor: Nanos, place: Place) {
-        let mut before = None;
-        self.sleep(system, floor, place, &mut before);
-        if let Some(before) = before {
-            system.set_free(&before);
-        }
-    }
-
-    fn sleep(&self, system: &impl System, floor: Nanos, place: Place, before: &mut Option<Cores>) {
         loop {
             // Acquire pairs with the Release in `wake` and `retime`.
             if self.state.fetch_and(!RETIME, Ordering::Acquire) & WOKEN != 0 {
@@ -167,15 +202,21 @@ impl Parker {
             if now >= timer || now >= floor.0 {
                 return;
             }
-            if place.may_linger && before.is_none() && now < linger {
-                self.spin();
-                continue;
+            if now < linger {
+                match place.linger {
+                    Linger::Never => {}
+                    Linger::Spin => {
+                        self.spin();
+                        continue;
+                    }
+                    Linger::Yield => {
+                        self.kept.settle(system, place.keep);
+                        system.yield_now();
+                        continue;
+                    }
+                }
             }
-            if before.is_none()
-                && let Some(home) = place.home
-            {
-                *before = system.confine(home);
-            }
+            self.kept.settle(system, place.keep);
             let until = timer.min(floor.0);
             self.sleeps_until.store(until, Ordering::Relaxed);
             // Release pairs with the Acquire in `retime`. It fails when the word is not 0: there is

@@ -1,7 +1,7 @@
 //! The parker's protocol, in every order that the memory model allows. Run by `ci/loom`.
 #![cfg(loom)]
 
-use deconvoy_gil::{AtomicU32, Parker, Place, System};
+use deconvoy_gil::{AtomicU32, Keep, Linger, Parker, Place, System};
 use deconvoy_policy::Nanos;
 use loom::sync::atomic::Ordering;
 use loom::sync::{Arc, Condvar, Mutex};
@@ -51,7 +51,7 @@ fn check(act: impl Fn(&Parker, &Model) + Send + Sync + Copy + 'static) {
             let (parker, system) = (parker.clone(), system.clone());
             thread::spawn(move || act(&parker, &system))
         };
-        parker.park(&system, NEVER, Place { home: None, may_linger: true });
+        parker.park(&system, NEVER, Place { keep: Keep::Anywhere, linger: Linger::Spin });
         waker.join().unwrap();
     });
 }
@@ -65,14 +65,14 @@ fn a_wake_up_is_never_lost() {
 
 #[test]
 fn a_timer_that_is_due_is_never_slept_past() {
-    check(|parker, system| parker.set_timer(system, NOW));
+    check(|parker, system| parker.set_timer(system, NOW, Nanos::ZERO));
 }
 
 #[test]
 fn a_later_timer_does_not_hide_an_earlier_one() {
     check(|parker, system| {
-        parker.set_timer(system, Nanos(NOW.0 + 10));
-        parker.set_timer(system, NOW);
+        parker.set_timer(system, Nanos(NOW.0 + 10), Nanos::ZERO);
+        parker.set_timer(system, NOW, Nanos::ZERO);
     });
 }
 

@@ -18,7 +18,7 @@ use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use deconvoy_gil::{GateCell, Guard, Latch, Outcome, System, wait, wait_for_switch};
+use deconvoy_gil::{GateCell, Guard, Latch, Outcome, System, wait, wait_for_any, wait_for_switch};
 use deconvoy_policy::{MAX_THREADS, Nanos, Slot};
 use deconvoy_trace::format::{Kind, MAX_LOCKS};
 
@@ -34,6 +34,7 @@ mod layout {
     pub const SWITCHES: usize = 8; // before
     pub const MUTEX: usize = COND_BYTES;
     pub const SWITCH_COND: usize = MUTEX + MUTEX_BYTES;
+    pub const SWITCH_MUTEX: usize = SWITCH_COND + COND_BYTES;
 
     const COND_BYTES: usize = 48;
     #[cfg(target_arch = "x86_64")]
@@ -280,6 +281,17 @@ impl Lock {
         unsafe { (at as *const u64).read_volatile() }
     }
 
+    /// The lock's own mutex.
+    fn guard(&self) -> real::Mutex {
+        real::Mutex(self.cond.load(Ordering::Relaxed).wrapping_add(layout::MUTEX) as *mut c_void)
+    }
+
+    /// The mutex of the forced switch.
+    fn switch_guard(&self) -> real::Mutex {
+        let cond = self.cond.load(Ordering::Relaxed);
+        real::Mutex(cond.wrapping_add(layout::SWITCH_MUTEX) as *mut c_void)
+    }
+
     fn interval(&self) -> Nanos {
         Nanos::from_micros(self.read(layout::INTERVAL).clamp(1, LONGEST_INTERVAL_US))
     }
@@ -306,6 +318,14 @@ impl Lock {
             return false;
         }
         let served = config::get().policy.is_some();
+        if served && config::get().cores > 1 {
+            // SAFETY: what called is a wait on the lock's own mutex, which is held; the other one
+            // lies behind it in CPython's struct, and was initialised before.
+            unsafe {
+                self.guard().spin_first(true);
+                self.switch_guard().spin_first(false);
+            }
+        }
         self.mode.store(if served { mode::SERVED } else { mode::WATCHED }, Ordering::Release);
         true
     }
@@ -431,14 +451,15 @@ pub fn acquired(lock: &'static Lock) -> Answer {
         let now = Linux.now();
         if config::get().policy.is_some() {
             // SAFETY: as above.
-            unsafe { lock.cell().gate() }.acquired(&Linux, now, me.seat());
+            unsafe { lock.cell().gate() }.acquired(&Linux, now, me.seat(), lock.switches());
         } else if let Some(recorder) = tracing::recorder() {
             inside.asked_ns = None;
             recorder.acquire(now.0, me.trace(), lock.number());
         }
     });
     if mode == mode::SERVED {
-        lock.cell().announce_taken(&Linux);
+        // SAFETY: CPython signals `switch_cond` with both mutexes held.
+        unsafe { lock.cell().announce_taken(&Linux) };
         return Answer::Serve;
     }
     Answer::PassOn
@@ -457,10 +478,23 @@ pub fn forced(lock: &'static Lock) -> Answer {
 
 /// `pthread_cond_wait(switch_cond, switch_mutex)` of a served lock.
 pub unsafe extern "C" fn serve_switch(cond: *mut c_void, mutex: *mut c_void) -> c_int {
-    if let Some(Part::SwitchCond(lock)) = find(cond as usize) {
+    let Some(Part::SwitchCond(lock)) = find(cond as usize) else { return 0 };
+    let switch_guard = real::Mutex(mutex);
+    let Some(me) = me() else {
         // SAFETY: a condition variable is waited on with its mutex held.
-        unsafe { wait_for_switch(lock.cell(), &real::Mutex(mutex), &Linux) };
+        unsafe { wait_for_any(lock.cell(), &switch_guard, &Linux) };
+        return 0;
+    };
+    let guard = lock.guard();
+    me.slot.busy.store(1, Ordering::Relaxed);
+    // SAFETY: as above; CPython's `drop_gil` has let go of the lock's own mutex, and `take_gil`
+    // takes that one first.
+    unsafe {
+        let switches = || lock.switches();
+        wait_for_switch(lock.cell(), &guard, &switch_guard, &Linux, me.who, switches);
     }
+    me.slot.pending.store(u32::from(lock.number()) + 1, Ordering::Relaxed);
+    me.slot.busy.store(0, Ordering::Relaxed);
     0
 }
 
@@ -489,7 +523,8 @@ pub unsafe extern "C" fn serve_wait(
         inside.sole = SEVERAL;
         if let Some(holder) = holder {
             // SAFETY: as above.
-            unsafe { lock.cell().gate() }.acquired(&Linux, Linux.now(), holder.seat());
+            let gate = unsafe { lock.cell().gate() };
+            gate.acquired(&Linux, Linux.now(), holder.seat(), lock.switches());
         }
     }
     let interval = lock.interval();
@@ -567,11 +602,10 @@ pub unsafe extern "C" fn watch_ends(cond: *mut c_void, result: c_int) {
 pub fn thread_ended(me: Me) {
     let Some(number) = me.slot.pending.swap(0, Ordering::Relaxed).checked_sub(1) else { return };
     let Some(lock) = LOCKS.get(number as usize) else { return };
-    let cond = lock.cond.load(Ordering::Relaxed);
-    if cond == 0 || lock.mode.load(Ordering::Acquire) != mode::SERVED {
+    if lock.mode.load(Ordering::Acquire) != mode::SERVED {
         return;
     }
-    let guard = real::Mutex((cond + layout::MUTEX) as *mut c_void);
+    let guard = lock.guard();
     // SAFETY: a thread ends outside of the interpreter's own calls, so it does not hold the mutex;
     // the lock is in use, as a moment ago it was waited for.
     unsafe { guard.lock() };

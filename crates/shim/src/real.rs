@@ -3,7 +3,7 @@
 
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::transmute_copy;
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 // glibc 2.34 moved `dlsym` and gave it a new version; a reference to the first one loads on both.
 #[cfg(target_arch = "x86_64")]
@@ -145,6 +145,31 @@ impl deconvoy_gil::Guard for Mutex {
     unsafe fn unlock(&self) {
         // SAFETY: as in `lock`.
         unsafe { MUTEX_UNLOCK.typed::<unsafe extern "C" fn(*mut c_void) -> c_int>()(self.0) };
+    }
+}
+
+impl Mutex {
+    /// Makes it spin for a moment before it sleeps, as `PTHREAD_MUTEX_ADAPTIVE_NP` says. A waiter
+    /// that asks sets the request with the lock's mutex held, and a holder on another core sees it
+    /// and comes for the mutex at once: asleep, it would be woken on the waiter's core.
+    ///
+    /// The kind's place is part of glibc's ABI (its static initialisers have it), both kinds are
+    /// unlocked in the same way, and glibc itself changes kinds of mutexes in use (lock elision).
+    ///
+    /// # Safety
+    /// It is a mutex that the interpreter has initialised.
+    pub unsafe fn spin_first(&self, held: bool) {
+        const NORMAL: u32 = 0;
+        const ADAPTIVE: u32 = 3;
+        const OWNER: usize = 2;
+        const KIND: usize = 4;
+        let words = self.0.cast::<AtomicU32>();
+        // SAFETY: a `pthread_mutex_t` has ten such words and more, and outlives the call.
+        let (owner, kind) = unsafe { (&*words.add(OWNER), &*words.add(KIND)) };
+        // A held mutex says whether the layout is the one that is meant.
+        if !held || owner.load(Ordering::Relaxed) == crate::sys::thread_id() {
+            let _ = kind.compare_exchange(NORMAL, ADAPTIVE, Ordering::Relaxed, Ordering::Relaxed);
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use deconvoy_policy::Nanos;
 #[cfg(target_arch = "x86_64")]
 mod number {
     pub const CLOSE: usize = 3;
+    pub const SCHED_YIELD: usize = 24;
     pub const MMAP: usize = 9;
     pub const GETPID: usize = 39;
     pub const GETPPID: usize = 110;
@@ -25,6 +26,7 @@ mod number {
 #[cfg(target_arch = "aarch64")]
 mod number {
     pub const CLOSE: usize = 57;
+    pub const SCHED_YIELD: usize = 124;
     pub const MMAP: usize = 222;
     pub const GETPID: usize = 172;
     pub const GETPPID: usize = 173;
@@ -152,28 +154,23 @@ impl System for Linux {
         u32::try_from(unsafe { sched_getcpu() }).ok()
     }
 
-    fn confine(&self, core: u32) -> Option<Cores> {
-        let mut before: Cores = [0; 16];
-        let (word, bit) = (core as usize / 64, 1u64 << (core % 64));
-        let (bytes, place) = (size_of::<Cores>(), before.as_mut_ptr() as usize);
-        // SAFETY: the kernel writes at most `bytes` to `before`.
-        let got = unsafe { syscall(number::SCHED_GETAFFINITY, [0, bytes, place, 0, 0, 0]) };
-        // Never wider than the program, or its administrator, allows.
-        if got <= 0 || before.get(word).is_none_or(|word| word & bit == 0) {
-            return None;
-        }
-        let mut one: Cores = [0; 16];
-        *one.get_mut(word)? = bit;
-        let place = one.as_ptr() as usize;
-        // SAFETY: the kernel reads `bytes` of `one`.
-        let set = unsafe { syscall(number::SCHED_SETAFFINITY, [0, bytes, place, 0, 0, 0]) };
-        (set == 0).then_some(before)
+    fn yield_now(&self) {
+        // SAFETY: no arguments.
+        unsafe { syscall(number::SCHED_YIELD, [0; 6]) };
     }
 
-    fn set_free(&self, before: &Cores) {
-        let (bytes, place) = (size_of::<Cores>(), before.as_ptr() as usize);
-        // SAFETY: the kernel reads `bytes` of `before`.
-        unsafe { syscall(number::SCHED_SETAFFINITY, [0, bytes, place, 0, 0, 0]) };
+    fn allowed(&self) -> Option<Cores> {
+        let mut cores: Cores = [0; 16];
+        let (bytes, place) = (size_of::<Cores>(), cores.as_mut_ptr() as usize);
+        // SAFETY: the kernel writes at most `bytes` to `cores`.
+        let got = unsafe { syscall(number::SCHED_GETAFFINITY, [0, bytes, place, 0, 0, 0]) };
+        (got > 0).then_some(cores)
+    }
+
+    fn allow(&self, cores: &Cores) -> bool {
+        let (bytes, place) = (size_of::<Cores>(), cores.as_ptr() as usize);
+        // SAFETY: the kernel reads `bytes` of `cores`.
+        unsafe { syscall(number::SCHED_SETAFFINITY, [0, bytes, place, 0, 0, 0]) == 0 }
     }
 }
 

@@ -194,7 +194,7 @@ pub fn forked() {
     let Some(key) = KEY.load(Ordering::Relaxed).checked_sub(1) else { return };
     let used = FRESH.load(Ordering::Relaxed) as usize;
     for parker in PARKERS.iter().take(used) {
-        parker.exit();
+        parker.forget();
     }
     FREE.store(0, Ordering::Relaxed);
     if real::get_specific(key) == 0 {

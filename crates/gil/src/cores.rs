@@ -1,0 +1,207 @@
+//! Which core a waiter sleeps on, and which it keeps off (`docs/design/003-home-core.md`).
+
+use deconvoy_policy::Nanos;
+
+use crate::primitive::{AtomicU32, AtomicU64, Ordering};
+use crate::{Cores, System};
+
+/// Where a thread may run, of the cores that it is allowed on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Keep {
+    #[default]
+    Anywhere,
+    On(u32),
+    Off(u32),
+}
+
+impl Keep {
+    /// Not zero but for `Anywhere`.
+    pub fn pack(self) -> u32 {
+        match self {
+            Keep::Anywhere => 0,
+            Keep::On(core) => core * 2 + 1,
+            Keep::Off(core) => core * 2 + 2,
+        }
+    }
+
+    pub fn unpack(packed: u32) -> Keep {
+        match packed.checked_sub(1) {
+            None => Keep::Anywhere,
+            Some(rest) if rest % 2 == 0 => Keep::On(rest / 2),
+            Some(rest) => Keep::Off(rest / 2),
+        }
+    }
+
+    /// What is left of `allowed`; `None`: nothing is.
+    fn of(self, allowed: &Cores) -> Option<Cores> {
+        let mut left = *allowed;
+        let (Keep::On(core) | Keep::Off(core)) = self else { return Some(left) };
+        let (at, bit) = (core as usize / 64, 1 << (core % 64));
+        match self {
+            Keep::Off(_) => *left.get_mut(at)? &= !bit,
+            _ => {
+                left = [0; 16];
+                *left.get_mut(at)? = allowed.get(at)? & bit;
+            }
+        }
+        left.iter().any(|&word| word != 0).then_some(left)
+    }
+}
+
+/// Where a thread is kept, and the cores that it was allowed on before. Only the thread itself
+/// reads and writes this.
+#[derive(Debug)]
+pub struct Kept {
+    /// A packed [`Keep`].
+    keep: AtomicU32,
+    before: [AtomicU64; 16],
+}
+
+impl Kept {
+    #[cfg(not(loom))]
+    pub const fn new() -> Kept {
+        Kept { keep: AtomicU32::new(0), before: [const { AtomicU64::new(0) }; 16] }
+    }
+
+    #[cfg(loom)]
+    pub fn new() -> Kept {
+        Kept { keep: AtomicU32::new(0), before: core::array::from_fn(|_| AtomicU64::new(0)) }
+    }
+
+    /// Keeps the calling thread where `keep` says. Never on a core that the program, or its
+    /// administrator, does not allow it.
+    pub fn settle(&self, system: &impl System, keep: Keep) {
+        let now = self.keep.load(Ordering::Relaxed);
+        if now == keep.pack() {
+            return;
+        }
+        let before = if now == 0 {
+            let Some(allowed) = system.allowed() else { return };
+            for (place, word) in self.before.iter().zip(allowed) {
+                place.store(word, Ordering::Relaxed);
+            }
+            allowed
+        } else {
+            core::array::from_fn(|at| {
+                self.before.get(at).map_or(0, |word| word.load(Ordering::Relaxed))
+            })
+        };
+        if keep.of(&before).is_some_and(|cores| system.allow(&cores)) {
+            self.keep.store(keep.pack(), Ordering::Relaxed);
+        }
+    }
+
+    /// The thread is gone, and so is what was asked for it.
+    pub fn forget(&self) {
+        self.keep.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Where a waiter waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Place {
+    pub keep: Keep,
+    /// How it stays awake when it is told to.
+    pub linger: Linger,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Linger {
+    /// Not at all.
+    #[default]
+    Never,
+    Spin,
+    /// On the core on which the holder runs: it lets the holder go first.
+    Yield,
+}
+
+/// Moving away that takes longer than this was of no use: the other cores are busy.
+const MOVE: Nanos = Nanos::from_micros(300);
+
+/// How long nobody moves after that; twice as long each time in a row, up to a limit.
+const PAUSE: Nanos = Nanos::from_millis(5);
+const LONGEST_PAUSE: Nanos = Nanos::from_millis(1_000);
+
+/// The core on which a thread that computes had the lock last. Those that wait to compute next
+/// sleep there, and those that do not compute keep off it: the scheduler would leave either behind
+/// the other, on one core, until the next tick.
+#[derive(Debug)]
+pub struct HomeCore {
+    parallel: bool,
+    home: Option<u32>,
+    /// The holder computes, or the last one did if nobody holds the lock.
+    computing: bool,
+    moves_from: Nanos,
+    pause: Nanos,
+}
+
+impl HomeCore {
+    pub fn new(parallel: bool) -> HomeCore {
+        HomeCore {
+            parallel,
+            home: None,
+            computing: false,
+            moves_from: Nanos::ZERO,
+            pause: Nanos::ZERO,
+        }
+    }
+
+    pub fn acquired(&mut self, system: &impl System, computes: bool) {
+        self.computing = computes;
+        if computes {
+            self.home = system.core();
+        }
+    }
+
+    /// The scheduler may have moved the holder.
+    pub fn released(&mut self, system: &impl System) {
+        if self.computing {
+            self.home = system.core();
+        }
+    }
+
+    /// The place of a waiter; `held`: somebody has the lock.
+    pub fn place(&self, computes: bool, held: bool) -> Place {
+        let Some(home) = self.home.filter(|_| self.parallel) else {
+            let linger = if self.parallel { Linger::Spin } else { Linger::Never };
+            return Place { keep: Keep::Anywhere, linger };
+        };
+        let behind_a_computing_holder = self.computing && held;
+        match (computes, behind_a_computing_holder) {
+            (true, true) => Place { keep: Keep::On(home), linger: Linger::Yield },
+            (true, false) => Place { keep: Keep::On(home), linger: Linger::Spin },
+            (false, true) => Place { keep: Keep::Off(home), linger: Linger::Spin },
+            (false, false) => Place { keep: Keep::Anywhere, linger: Linger::Spin },
+        }
+    }
+
+    /// The place of the last holder, while another is to take the lock.
+    pub fn place_of_last(&self) -> Place {
+        self.place(self.computing, false)
+    }
+
+    /// The place for the calling thread, and whether it is to go there before it waits. One that
+    /// stays where the holder was running must not stay awake there.
+    pub fn place_here(&self, system: &impl System, place: Place) -> (Place, bool) {
+        match place.keep {
+            Keep::Off(home) if system.core() == Some(home) => {
+                if system.now() >= self.moves_from {
+                    (place, true)
+                } else {
+                    (Place { keep: Keep::Anywhere, linger: Linger::Never }, false)
+                }
+            }
+            _ => (place, false),
+        }
+    }
+
+    /// A waiter moved, from `begun` to `ended`.
+    pub fn moved(&mut self, begun: Nanos, ended: Nanos) {
+        self.pause = if ended.since(begun) > MOVE {
+            Nanos((self.pause.0 * 2).clamp(PAUSE.0, LONGEST_PAUSE.0))
+        } else {
+            Nanos::ZERO
+        };
+        self.moves_from = ended.after(self.pause);
+    }
+}
