@@ -24,7 +24,7 @@
 //! | `slice` | 5 ms | CPython's switch interval: as many switches as stock, no more |
 //! | `credit` | 5 ms | a slice: what the longest absence is worth |
 //! | `wakeup` | 500 us | a tenth of a slice: a thread that computes this long between calls still preempts, and a pair of threads that hand work to and fro beside a busy one shares at this grain |
-//! | `grace` | 30 us | three times a send of 8 KiB over loopback (10 us) |
+//! | `grace` | 5 us | what a hand-over to an awake thread and back costs (2 us) and a margin: a shorter absence is not worth one. With 30 us, CPU-bound threads lost 2 % at 1,000 messages a second, and messages won nothing |
 //! | `guard` | 100 us | what a thread without credit may finish before it is asked to give an interrupted slice back |
 //! | `linger` | 50 us | a sleep and a wake-up on a virtual machine (35 us) and a margin: beyond that, sleeping is cheaper |
 //!
@@ -52,7 +52,7 @@ impl Default for Params {
             slice: DEFAULT_INTERVAL,
             credit: Nanos::from_millis(5),
             wakeup: Nanos::from_micros(500),
-            grace: Nanos::from_micros(30),
+            grace: Nanos::from_micros(5),
             guard: Nanos::from_micros(100),
             linger: Nanos::from_micros(50),
         }
