@@ -57,28 +57,34 @@ enum Hold {
     Held,
 }
 
+/// Who gets the lock that was given up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Next {
+    /// Nobody yet, or one that has to wake up first.
+    Sleeps = 0,
+    /// One that is awake on another core, and takes it in a moment.
+    IsAwake = 1,
+    /// One that is kept on the core of the last holder.
+    SharesTheCore = 2,
+}
+
 /// A waiter whom nothing has reached for this long asks all the same: it learns of a runtime
 /// that is shutting down, and a wake-up that we lost costs a second, not the program.
 pub(crate) const FLOOR: Nanos = Nanos::from_millis(1_000);
-
-/// How long a thread that must let another one in stays awake for that.
-const SWITCH_LINGER: Nanos = Nanos::from_micros(20);
-
-/// A timer may be late by this part of the switch interval, and no more than the longest.
-const SLACKS: u64 = 16;
-const LONGEST_SLACK: Nanos = Nanos::from_micros(320);
 
 /// A gate, shared between threads; what is inside is guarded by the lock owner's mutex.
 pub struct GateCell<'a, O, L> {
     gate: UnsafeCell<Gate<'a, O, L>>,
     pub(crate) parkers: &'a [Parker],
-    /// Counts acquisitions. Those who were forced to let another in, and have no number, sleep on it.
+    /// Counts acquisitions; those who were forced to let another in sleep on it.
     pub(crate) taken: AtomicU32,
-    /// How many sleep on `taken`.
+    /// How many sleep on `taken` and are to be woken.
     pub(crate) forced: AtomicU32,
-    /// Where the last holder is kept if it waits: a packed [`Keep`]. Written with the guard held;
+    /// Where the last holder is kept if it sleeps: a packed [`Keep`]. Written with the guard held;
     /// the last holder reads its own.
     last: AtomicU32,
+    /// As a number, who was granted the lock then; like `last`.
+    next: AtomicU32,
 }
 
 // SAFETY:
@@ -107,10 +113,7 @@ impl<'a, O: Observer, L: Latch> GateCell<'a, O, L> {
                 latch,
                 hold: Hold::Free,
                 asked: false,
-                soon: false,
-                inside: 0,
-                forced: None,
-                holds: 0,
+                next: Next::Sleeps,
                 cores: HomeCore::new(cores > 1),
                 interval: Nanos::ZERO,
             }),
@@ -118,6 +121,7 @@ impl<'a, O: Observer, L: Latch> GateCell<'a, O, L> {
             taken: AtomicU32::new(0),
             forced: AtomicU32::new(0),
             last: AtomicU32::new(0),
+            next: AtomicU32::new(Next::Sleeps as u32),
         }
     }
 
@@ -127,17 +131,24 @@ impl<'a, O: Observer, L: Latch> GateCell<'a, O, L> {
     /// As for [`GateCell::gate`].
     pub unsafe fn released(&self, system: &impl System, now: Nanos, seat: Seat) {
         // SAFETY: as the caller says; the reference ends with the block.
-        let keep = unsafe {
+        let (keep, next) = unsafe {
             let gate = self.gate();
             gate.released(system, now, seat);
-            gate.cores.place_of_last().keep
+            (gate.cores.place_of_last().keep, gate.next)
         };
         self.last.store(keep.pack(), Ordering::Relaxed);
+        self.next.store(next as u32, Ordering::Relaxed);
     }
 
-    /// Where the calling thread, which has just given the lock up, is kept if it waits.
-    pub(crate) fn keep_of_last(&self) -> Keep {
-        Keep::unpack(self.last.load(Ordering::Relaxed))
+    /// Where the calling thread, which has just given the lock up, is kept if it sleeps, and who
+    /// gets the lock.
+    pub(crate) fn after_release(&self) -> (Keep, Next) {
+        let next = match self.next.load(Ordering::Relaxed) {
+            1 => Next::IsAwake,
+            2 => Next::SharesTheCore,
+            _ => Next::Sleeps,
+        };
+        (Keep::unpack(self.last.load(Ordering::Relaxed)), next)
     }
 
     /// # Safety
@@ -148,20 +159,15 @@ impl<'a, O: Observer, L: Latch> GateCell<'a, O, L> {
         unsafe { &mut *self.gate.get() }
     }
 
-    /// A thread has taken the lock, whether the gate was told so or not. Lets those go on who were
-    /// forced to give it up.
-    ///
-    /// # Safety
-    /// As for [`GateCell::gate`]; and the mutex of the forced switch is held beside the guard.
-    pub unsafe fn announce_taken(&self, system: &impl System) {
-        // Sequentially consistent with the pair in `wait_for_any`: either this sees the sleeper
+    /// A thread has taken the lock, and the mutex of the forced switch is held beside the guard.
+    /// Lets those go on who were forced to give it up.
+    pub fn announce_taken(&self, system: &impl System) {
+        // Sequentially consistent with the pair in `wait_for_switch`: either this sees the sleeper
         // counted, or the sleeper sees the count go up before it sleeps.
         self.taken.fetch_add(1, Ordering::SeqCst);
         if self.forced.load(Ordering::SeqCst) > 0 {
             system.futex_wake(&self.taken, u32::MAX >> 1);
         }
-        // SAFETY: as the caller says; the reference ends with the call.
-        unsafe { self.gate() }.let_forced_go(system);
     }
 }
 
@@ -176,15 +182,8 @@ pub struct Gate<'a, O, L> {
     hold: Hold,
     /// A drop request is out for the present hold.
     asked: bool,
-    /// Whoever was granted the lock last was awake, on another core than the one who gave it up.
-    soon: bool,
-    /// How many are inside a wait.
-    inside: u32,
-    /// Who was forced to give the lock up, and waits for another to take it. That one reports its
-    /// arrival: it need not wake up for that.
-    forced: Option<WaiterId>,
-    /// Counts acquisitions.
-    holds: u32,
+    /// Who was granted the lock last.
+    next: Next,
     cores: HomeCore,
     interval: Nanos,
 }
@@ -192,16 +191,6 @@ pub struct Gate<'a, O, L> {
 impl<O: Observer, L: Latch> Gate<'_, O, L> {
     fn parker(&self, who: WaiterId) -> Option<&Parker> {
         self.parkers.get(who.0 as usize)
-    }
-
-    fn go_in(&mut self, parker: &Parker) {
-        self.inside += u32::from(!parker.is_inside());
-        parker.enter();
-    }
-
-    fn go_out(&mut self, parker: &Parker) {
-        self.inside = self.inside.saturating_sub(u32::from(parker.is_inside()));
-        parker.exit();
     }
 
     /// The place where `who` waits, if it does.
@@ -229,7 +218,7 @@ impl<O: Observer, L: Latch> Gate<'_, O, L> {
                 Action::Grant { who } => self.grant(system, who),
                 Action::Timer { who, at } => {
                     if let Some(parker) = self.inside(who) {
-                        parker.set_timer(system, at, self.slack());
+                        parker.set_timer(system, at);
                     }
                 }
                 Action::Linger { who, until } => {
@@ -245,12 +234,6 @@ impl<O: Observer, L: Latch> Gate<'_, O, L> {
         ask && self.hold == Hold::Held
     }
 
-    /// So much later than it was set for a timer may run out, when a sleeper would have to be woken
-    /// to be told.
-    fn slack(&self) -> Nanos {
-        Nanos(self.interval.0.min(LONGEST_SLACK.0 * SLACKS) / SLACKS)
-    }
-
     /// Keeps the free lock for `who`. One that is not inside a wait will look at the lock by
     /// itself, and may be gone for good: nothing is kept for it.
     fn grant(&mut self, system: &impl System, who: WaiterId) {
@@ -258,7 +241,11 @@ impl<O: Observer, L: Latch> Gate<'_, O, L> {
             return;
         }
         let awake = self.inside(who).map(|parker| parker.wake(system));
-        self.soon = awake == Some(true) && self.place_of(who).linger == Linger::Spin;
+        self.next = match (awake, self.place_of(who).keep) {
+            (Some(_), Keep::On(_)) => Next::SharesTheCore,
+            (Some(true), _) => Next::IsAwake,
+            _ => Next::Sleeps,
+        };
         if awake.is_some() {
             self.latch.close();
             self.hold = Hold::Kept(who);
@@ -301,12 +288,10 @@ impl<O: Observer, L: Latch> Gate<'_, O, L> {
         }
     }
 
-    /// `seat` has taken the lock. `switches`: the lock's own count of switches.
-    pub fn acquired(&mut self, system: &impl System, now: Nanos, seat: Seat, switches: u64) {
+    pub fn acquired(&mut self, system: &impl System, now: Nanos, seat: Seat) {
         self.greet(system, now, seat);
         self.asked = false;
         self.hold = Hold::Held;
-        self.holds = self.holds.wrapping_add(1).max(1);
         self.step(system, now, Event::Acquire { who: seat.who }, seat.who);
         if let Some(parker) = self.parker(seat.who) {
             // Whatever the program does with the lock, it does where it is allowed to. (Another
@@ -314,15 +299,12 @@ impl<O: Observer, L: Latch> Gate<'_, O, L> {
             parker.kept.settle(system, Keep::Anywhere);
         }
         self.cores.acquired(system, self.policy.computes(seat.who));
-        if let Some(forced) = self.forced.take() {
-            self.arrives(system, now, forced, switches);
-        }
     }
 
     fn released(&mut self, system: &impl System, now: Nanos, seat: Seat) {
         self.greet(system, now, seat);
         self.hold = Hold::Free;
-        self.soon = false;
+        self.next = Next::Sleeps;
         self.cores.released(system);
         let event = Event::Release { who: seat.who, asked: self.asked };
         self.step(system, now, event, seat.who);
@@ -341,125 +323,27 @@ impl<O: Observer, L: Latch> Gate<'_, O, L> {
         self.cores.moved(begun, ended);
     }
 
-    /// `me` begins to wait until another has taken the lock, and then on for the lock. `taken`: it
-    /// has been taken already.
-    pub(crate) fn gives_way(
-        &mut self,
-        system: &impl System,
-        me: WaiterId,
-        taken: bool,
-        switches: u64,
-    ) -> Place {
-        let Some(parker) = self.parkers.get(me.0 as usize) else { return Place::default() };
-        let alone = self.inside == 1;
-        self.go_in(parker);
-        let now = system.now();
-        if taken {
-            self.arrives(system, now, me, switches);
-            return self.place_of(me);
-        }
-        // One that has to be woken first may need the very core that `me` would stay awake on.
-        parker.set_linger(system, if self.soon { now.after(SWITCH_LINGER) } else { Nanos::ZERO });
-        if alone {
-            // With nobody else there, it will be `me` who asks, most likely when an interval is over:
-            // it need not be woken to be told so.
-            parker.set_timer(system, now.after(self.interval).after(self.slack()), Nanos::ZERO);
-        }
-        self.forced = Some(me);
-        self.cores.place_of_last()
-    }
-
-    /// Reports the arrival of `who`, which waits inside.
-    fn arrives(&mut self, system: &impl System, now: Nanos, who: WaiterId, switches: u64) {
-        if let Some(parker) = self.inside(who) {
-            parker.unset_timer();
-            parker.note_switches(switches);
-        }
-        let asks = self.step(system, now, Event::Arrive { who }, who);
-        if let Some(parker) = self.inside(who).filter(|_| asks) {
-            parker.owe(self.holds);
-            parker.wake(system);
-        }
-    }
-
-    /// `me` stops waiting as one that gave way, and comes back in [`wait`](crate::wait) if it still
-    /// wants the lock.
-    pub(crate) fn comes_back(
-        &mut self,
-        system: &impl System,
-        me: WaiterId,
-        switches: u64,
-        floor: Nanos,
-    ) {
-        let Some(parker) = self.parkers.get(me.0 as usize) else { return };
-        let now = system.now();
-        let arrived = self.forced != Some(me);
-        self.forced = self.forced.filter(|&forced| forced != me);
-        let unswitched = arrived && parker.switches() == switches;
-        if !self.opens_for(me) && arrived {
-            let due = parker.take_timer(now) && unswitched;
-            let asks = due && self.step(system, now, Event::Expire { who: me }, me);
-            if asks || (now >= floor && self.asks_at_floor()) {
-                parker.owe(self.holds);
-            }
-        }
-        self.opens_for(me);
-        self.go_out(parker);
-    }
-
-    /// Whoever still waits for another to take the lock waits no longer.
-    fn let_forced_go(&mut self, system: &impl System) {
-        if let Some(parker) = self.forced.take().and_then(|forced| self.inside(forced)) {
-            parker.wake(system);
-        }
-    }
-
     /// A wait begins. `Some`: it ends at once.
     pub(crate) fn enter(
         &mut self,
         system: &impl System,
         now: Nanos,
         seat: Seat,
-        parker: &Parker,
         interval: Nanos,
     ) -> Option<Outcome> {
         let me = seat.who;
-        self.go_in(parker);
         self.greet(system, now, seat);
         self.set_interval(system, now, interval, me);
-        let owed = parker.take_owed();
-        let asks = self.step(system, now, Event::Arrive { who: me }, me);
-        let outcome = if asks || (owed == Some(self.holds) && self.hold == Hold::Held) {
+        if self.step(system, now, Event::Arrive { who: me }, me) {
             self.asked = true;
-            Some(Outcome::Ask)
-        } else {
-            self.opens_for(me).then_some(Outcome::Retry)
-        };
-        self.leaves_with(parker, outcome)
-    }
-
-    fn leaves_with(&mut self, parker: &Parker, outcome: Option<Outcome>) -> Option<Outcome> {
-        if outcome.is_some() {
-            self.go_out(parker);
+            return Some(Outcome::Ask);
         }
-        outcome
+        self.opens_for(me).then_some(Outcome::Retry)
     }
 
     /// A waiter has stopped parking, for whatever reason. `Some`: its wait ends. `switched`: there
     /// was a switch since it began, so that a request would not count before it begins anew.
     pub(crate) fn look(
-        &mut self,
-        system: &impl System,
-        me: WaiterId,
-        parker: &Parker,
-        switched: bool,
-        floor: Nanos,
-    ) -> Option<Outcome> {
-        let outcome = self.outcome(system, me, parker, switched, floor);
-        self.leaves_with(parker, outcome)
-    }
-
-    fn outcome(
         &mut self,
         system: &impl System,
         me: WaiterId,
@@ -485,15 +369,11 @@ impl<O: Observer, L: Latch> Gate<'_, O, L> {
             }
         }
         if now >= floor {
-            let asks = self.asks_at_floor() && self.may_ask();
+            // A program that wants its switches rarer than this is not asked more often.
+            let asks = self.interval <= FLOOR && self.may_ask();
             return Some(if asks { Outcome::Ask } else { Outcome::Retry });
         }
         None
-    }
-
-    /// A program that wants its switches rarer than the floor is not asked more often.
-    fn asks_at_floor(&self) -> bool {
-        self.interval <= FLOOR
     }
 
     /// Whether there is a holder to ask; if so, a drop request is noted for its hold.
@@ -505,15 +385,12 @@ impl<O: Observer, L: Latch> Gate<'_, O, L> {
     /// A thread that may have been waiting has ended.
     pub fn left(&mut self, system: &impl System, now: Nanos, who: WaiterId) {
         if let Some(parker) = self.parkers.get(who.0 as usize) {
-            self.go_out(parker);
             parker.forget();
         }
         if self.hold == Hold::Kept(who) {
             self.unkeep();
         }
         self.step(system, now, Event::Leave { who }, who);
-        // It may be the one that the others were to let in.
-        self.let_forced_go(system);
     }
 
     /// Lets every waiter out, to look at the lock for itself: the lock goes away.

@@ -20,7 +20,7 @@ pub use cores::{Keep, Linger, Place};
 pub use gate::{Gate, GateCell, Observer, Outcome, Seat};
 pub use parker::Parker;
 pub use primitive::{AtomicU32, AtomicU64};
-pub use wait::{wait, wait_for_any, wait_for_switch};
+pub use wait::{wait, wait_for_switch};
 
 use deconvoy_policy::Nanos;
 

@@ -42,16 +42,9 @@ pub struct Parker {
     linger: AtomicU64,
     /// Until when it sleeps; valid while `PARKED`.
     sleeps_until: AtomicU64,
-    /// The lock's count of switches when another thread reported this one's arrival; guard held.
-    switches: AtomicU64,
-    /// The hold of the lock that it is to ask to end when it comes back to wait; guard held.
-    owed: AtomicU32,
     /// Where the thread is kept: from before it sleeps until it has the lock.
     pub(crate) kept: Kept,
 }
-
-/// No hold has this number while a thread waits.
-const NOTHING_OWED: u32 = 0;
 
 impl Default for Parker {
     fn default() -> Self {
@@ -68,8 +61,6 @@ impl Parker {
             timer: AtomicU64::new(NO_TIMER),
             linger: AtomicU64::new(0),
             sleeps_until: AtomicU64::new(0),
-            switches: AtomicU64::new(0),
-            owed: AtomicU32::new(NOTHING_OWED),
             kept: Kept::new(),
         }
     }
@@ -82,8 +73,6 @@ impl Parker {
             timer: AtomicU64::new(NO_TIMER),
             linger: AtomicU64::new(0),
             sleeps_until: AtomicU64::new(0),
-            switches: AtomicU64::new(0),
-            owed: AtomicU32::new(NOTHING_OWED),
             kept: Kept::new(),
         }
     }
@@ -126,30 +115,6 @@ impl Parker {
         due
     }
 
-    pub fn note_switches(&self, switches: u64) {
-        self.switches.store(switches, Ordering::Relaxed);
-    }
-
-    pub fn switches(&self) -> u64 {
-        self.switches.load(Ordering::Relaxed)
-    }
-
-    /// It is to ask for the end of the hold with this number; guard held.
-    pub fn owe(&self, hold: u32) {
-        self.owed.store(hold, Ordering::Relaxed);
-    }
-
-    /// The number of that hold, if any; it is forgotten.
-    pub fn take_owed(&self) -> Option<u32> {
-        match self.owed.load(Ordering::Relaxed) {
-            NOTHING_OWED => None,
-            hold => {
-                self.owed.store(NOTHING_OWED, Ordering::Relaxed);
-                Some(hold)
-            }
-        }
-    }
-
     /// Tells the waiter to look at the lock; guard held. Whether it was awake already.
     pub fn wake(&self, system: &impl System) -> bool {
         // Release pairs with the Acquire in `park`: what was done before is seen by the woken.
@@ -160,16 +125,10 @@ impl Parker {
         before & PARKED == 0
     }
 
-    /// Sets the timer; guard held. A sleeper that wakes up by itself within `slack` of it is not
-    /// woken for it.
-    pub fn set_timer(&self, system: &impl System, at: Nanos, slack: Nanos) {
+    /// Sets the timer; guard held.
+    pub fn set_timer(&self, system: &impl System, at: Nanos) {
         self.timer.store(at.0, Ordering::Relaxed);
-        self.retime(system, |sleeps_until| at.after(slack).0 < sleeps_until);
-    }
-
-    /// It has no timer any more; guard held. Its sleep is not changed.
-    pub fn unset_timer(&self) {
-        self.timer.store(NO_TIMER, Ordering::Relaxed);
+        self.retime(system, |sleeps_until| at.0 < sleeps_until);
     }
 
     /// Sets until when to stay awake; guard held.

@@ -3,13 +3,20 @@
 use deconvoy_policy::{Nanos, WaiterId};
 
 use crate::cores::{Keep, Kept};
-use crate::gate::{FLOOR, GateCell, Observer, Outcome, Seat};
+use crate::gate::{FLOOR, GateCell, Next, Observer, Outcome, Seat};
 use crate::primitive::{Ordering, spin_loop};
 use crate::{Guard, Latch, System};
 
 /// After a wake-up the guard is about to be free: its holder is on its way out of the call that
 /// woke us. So many tries before sleeping on it.
 const GUARD_TRIES: u32 = 200;
+
+/// How long a thread that must let another one in stays awake for that.
+const SWITCH_LINGER: Nanos = Nanos::from_micros(20);
+
+/// How long it sleeps at first, and at most, when the other one takes over its core.
+const OUT_OF_THE_WAY: Nanos = Nanos::from_micros(50);
+const LONGEST_SLEEP: Nanos = Nanos::from_millis(2);
 
 /// Waits for the lock. `interval` and `switches` read the lock's own switch interval and its
 /// count of switches: a request counts only if there was no switch since the wait began.
@@ -29,9 +36,11 @@ pub unsafe fn wait<O: Observer, L: Latch>(
     let Some(parker) = cell.parkers.get(me.0 as usize) else { return Outcome::Retry };
     let begun = system.now();
     let switches_before = switches();
+    parker.enter();
     // SAFETY: the guard is held, and the reference ends with the call.
-    let first = unsafe { cell.gate() }.enter(system, begun, seat, parker, interval);
+    let first = unsafe { cell.gate() }.enter(system, begun, seat, interval);
     if let Some(outcome) = first {
+        parker.exit();
         return outcome;
     }
     let floor = begun.after(FLOOR);
@@ -47,7 +56,7 @@ pub unsafe fn wait<O: Observer, L: Latch>(
         });
         parker.park(system, floor, place);
         // SAFETY: the guard was let go of above.
-        unsafe { lock_soon(guard, system, &parker.kept, place.keep) };
+        unsafe { lock_soon(guard, system, Some((&parker.kept, place.keep))) };
         let switched = switches() != switches_before;
         // SAFETY: the guard is held, and the reference ends with the block.
         let outcome = unsafe {
@@ -58,17 +67,18 @@ pub unsafe fn wait<O: Observer, L: Latch>(
             gate.look(system, me, parker, switched, floor)
         };
         if let Some(outcome) = outcome {
+            parker.exit();
             return outcome;
         }
     }
 }
 
-/// One that has to sleep for it does so where `keep` says: whoever lets go of the guard would wake
+/// One that has to sleep for it does so in its `place`: whoever lets go of the guard would wake
 /// it on its own core.
 ///
 /// # Safety
 /// The calling thread does not hold `guard`.
-unsafe fn lock_soon(guard: &impl Guard, system: &impl System, kept: &Kept, keep: Keep) {
+unsafe fn lock_soon(guard: &impl Guard, system: &impl System, place: Option<(&Kept, Keep)>) {
     for _ in 0..GUARD_TRIES {
         // SAFETY: as the caller says.
         if unsafe { guard.try_lock() } {
@@ -76,70 +86,60 @@ unsafe fn lock_soon(guard: &impl Guard, system: &impl System, kept: &Kept, keep:
         }
         spin_loop();
     }
-    kept.settle(system, keep);
+    if let Some((kept, keep)) = place {
+        kept.settle(system, keep);
+    }
     // SAFETY: as the caller says, and every try above failed.
     unsafe { guard.lock() };
 }
 
 /// The calling thread gave the lock up because it was asked to, and waits until another thread
-/// has taken it; and on for the lock itself, which it wants back: it returns when it is to look at
-/// the lock, and goes on with [`wait`]. Two sleeps in one, so that it does not wake up in between
-/// only to say that it waits.
+/// has taken it. It may or may not want the lock back: CPython makes a thread wait here before a
+/// blocking call too.
 ///
 /// # Safety
-/// The calling thread is `seat`, has no reference into the gate, and holds `switch_guard`, the
-/// mutex of the forced switch, under which (and `guard`) [`GateCell::announce_taken`] is called; it
-/// is held again on return. The thread does not hold `guard`. Who holds both took `guard` first.
-/// `switches` may be called while `guard` is held.
+/// The calling thread is `me`, if that is `Some`, and holds `guard`, the mutex of the forced switch,
+/// under which [`GateCell::announce_taken`] is called; it is held again on return.
 pub unsafe fn wait_for_switch<O: Observer, L: Latch>(
     cell: &GateCell<'_, O, L>,
     guard: &impl Guard,
-    switch_guard: &impl Guard,
     system: &impl System,
-    me: WaiterId,
-    switches: impl Fn() -> u64,
-) {
-    let Some(parker) = cell.parkers.get(me.0 as usize) else { return };
-    // Before `switch_guard` is let go of, nobody can have taken the lock.
-    let before = cell.taken.load(Ordering::Relaxed);
-    // SAFETY: it is held; it is taken again below. `guard` comes first in their order.
-    unsafe { switch_guard.unlock() };
-    // SAFETY: the caller does not hold it.
-    unsafe { lock_soon(guard, system, &parker.kept, cell.keep_of_last()) };
-    let taken = cell.taken.load(Ordering::Relaxed) != before;
-    // SAFETY: the guard is held, and the reference ends with the call.
-    let place = unsafe { cell.gate() }.gives_way(system, me, taken, switches());
-    // SAFETY: the guard is held; it is taken again below.
-    unsafe { guard.unlock() };
-    let floor = system.now().after(FLOOR);
-    parker.park(system, floor, place);
-    // SAFETY: the guard was let go of above.
-    unsafe { lock_soon(guard, system, &parker.kept, place.keep) };
-    // SAFETY: the guard is held, and the reference ends with the call.
-    unsafe { cell.gate() }.comes_back(system, me, switches(), floor);
-    // SAFETY: the guard is held.
-    unsafe { guard.unlock() };
-    // SAFETY: it was let go of above.
-    unsafe { lock_soon(switch_guard, system, &parker.kept, place.keep) };
-}
-
-/// As [`wait_for_switch`], for a thread without a number: until another thread has taken the lock.
-///
-/// # Safety
-/// As there, of `switch_guard`.
-pub unsafe fn wait_for_any<O: Observer, L: Latch>(
-    cell: &GateCell<'_, O, L>,
-    switch_guard: &impl Guard,
-    system: &impl System,
+    me: Option<WaiterId>,
 ) {
     let before = cell.taken.load(Ordering::Relaxed);
     // SAFETY: as the caller says; it is taken again below.
-    unsafe { switch_guard.unlock() };
-    cell.forced.fetch_add(1, Ordering::SeqCst);
-    while cell.taken.load(Ordering::SeqCst) == before {
-        system.futex_wait(&cell.taken, before, None);
+    unsafe { guard.unlock() };
+    let is_taken = || cell.taken.load(Ordering::SeqCst) != before;
+    let (keep, next) = cell.after_release();
+    let until = system.now().after(SWITCH_LINGER);
+    while next == Next::IsAwake && !is_taken() && system.now() < until {
+        spin_loop();
     }
-    cell.forced.fetch_sub(1, Ordering::SeqCst);
+    let kept = me.and_then(|me| cell.parkers.get(me.0 as usize)).map(|parker| &parker.kept);
+    if !is_taken() {
+        if let Some(kept) = kept {
+            kept.settle(system, keep);
+        }
+        if next == Next::SharesTheCore {
+            // Woken by the next holder, this thread would drive it off the core before it has let
+            // go of the mutexes.
+            let mut sleep = OUT_OF_THE_WAY;
+            while !is_taken() {
+                system.futex_wait(&cell.taken, before, Some(system.now().after(sleep)));
+                sleep = Nanos(sleep.0 * 2).min(LONGEST_SLEEP);
+            }
+        } else {
+            cell.forced.fetch_add(1, Ordering::SeqCst);
+            while !is_taken() {
+                system.futex_wait(&cell.taken, before, None);
+            }
+            cell.forced.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
     // SAFETY: it was let go of above.
-    unsafe { switch_guard.lock() };
+    unsafe { lock_soon(guard, system, kept.map(|kept| (kept, keep))) };
+    if let Some(kept) = kept {
+        // What follows may be a blocking call of the program's.
+        kept.settle(system, Keep::Anywhere);
+    }
 }

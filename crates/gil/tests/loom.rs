@@ -65,21 +65,21 @@ fn a_wake_up_is_never_lost() {
 
 #[test]
 fn a_timer_that_is_due_is_never_slept_past() {
-    check(|parker, system| parker.set_timer(system, NOW, Nanos::ZERO));
+    check(|parker, system| parker.set_timer(system, NOW));
 }
 
 #[test]
 fn a_later_timer_does_not_hide_an_earlier_one() {
     check(|parker, system| {
-        parker.set_timer(system, Nanos(NOW.0 + 10), Nanos::ZERO);
-        parker.set_timer(system, NOW, Nanos::ZERO);
+        parker.set_timer(system, Nanos(NOW.0 + 10));
+        parker.set_timer(system, NOW);
     });
 }
 
 #[test]
 fn advice_to_stay_awake_does_not_hide_a_wake_up() {
     check(|parker, system| {
-        parker.set_linger(system, Nanos::ZERO);
+        parker.set_linger(system);
         parker.wake(system);
     });
 }

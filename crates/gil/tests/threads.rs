@@ -121,8 +121,7 @@ impl Toy {
             {
                 self.switches.fetch_add(1, Ordering::Relaxed);
             }
-            let switches = self.switches.load(Ordering::Relaxed);
-            self.cell.gate().acquired(&self.os, self.os.now(), seat, switches);
+            self.cell.gate().acquired(&self.os, self.os.now(), seat);
             self.cell.announce_taken(&self.os);
             self.request.store(false, Ordering::Relaxed);
             switch_mutex.unlock();
@@ -142,9 +141,7 @@ impl Toy {
                 switch_mutex.lock();
                 if self.last.load(Ordering::Relaxed) == u64::from(seat.who.0) + 1 {
                     self.request.store(false, Ordering::Relaxed);
-                    let switches = || self.switches.load(Ordering::Relaxed);
-                    let os = &self.os;
-                    wait_for_switch(&self.cell, &mutex, &switch_mutex, os, seat.who, switches);
+                    wait_for_switch(&self.cell, &switch_mutex, &self.os, Some(seat.who));
                 }
                 switch_mutex.unlock();
             }

@@ -18,7 +18,7 @@ use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use deconvoy_gil::{GateCell, Guard, Latch, Outcome, System, wait, wait_for_any, wait_for_switch};
+use deconvoy_gil::{GateCell, Guard, Latch, Outcome, System, wait, wait_for_switch};
 use deconvoy_policy::{MAX_THREADS, Nanos, Slot};
 use deconvoy_trace::format::{Kind, MAX_LOCKS};
 
@@ -451,15 +451,14 @@ pub fn acquired(lock: &'static Lock) -> Answer {
         let now = Linux.now();
         if config::get().policy.is_some() {
             // SAFETY: as above.
-            unsafe { lock.cell().gate() }.acquired(&Linux, now, me.seat(), lock.switches());
+            unsafe { lock.cell().gate() }.acquired(&Linux, now, me.seat());
         } else if let Some(recorder) = tracing::recorder() {
             inside.asked_ns = None;
             recorder.acquire(now.0, me.trace(), lock.number());
         }
     });
     if mode == mode::SERVED {
-        // SAFETY: CPython signals `switch_cond` with both mutexes held.
-        unsafe { lock.cell().announce_taken(&Linux) };
+        lock.cell().announce_taken(&Linux);
         return Answer::Serve;
     }
     Answer::PassOn
@@ -478,23 +477,11 @@ pub fn forced(lock: &'static Lock) -> Answer {
 
 /// `pthread_cond_wait(switch_cond, switch_mutex)` of a served lock.
 pub unsafe extern "C" fn serve_switch(cond: *mut c_void, mutex: *mut c_void) -> c_int {
-    let Some(Part::SwitchCond(lock)) = find(cond as usize) else { return 0 };
-    let switch_guard = real::Mutex(mutex);
-    let Some(me) = me() else {
+    if let Some(Part::SwitchCond(lock)) = find(cond as usize) {
+        let who = me().map(|me| me.who);
         // SAFETY: a condition variable is waited on with its mutex held.
-        unsafe { wait_for_any(lock.cell(), &switch_guard, &Linux) };
-        return 0;
-    };
-    let guard = lock.guard();
-    me.slot.busy.store(1, Ordering::Relaxed);
-    // SAFETY: as above; CPython's `drop_gil` has let go of the lock's own mutex, and `take_gil`
-    // takes that one first.
-    unsafe {
-        let switches = || lock.switches();
-        wait_for_switch(lock.cell(), &guard, &switch_guard, &Linux, me.who, switches);
+        unsafe { wait_for_switch(lock.cell(), &real::Mutex(mutex), &Linux, who) };
     }
-    me.slot.pending.store(u32::from(lock.number()) + 1, Ordering::Relaxed);
-    me.slot.busy.store(0, Ordering::Relaxed);
     0
 }
 
@@ -523,8 +510,7 @@ pub unsafe extern "C" fn serve_wait(
         inside.sole = SEVERAL;
         if let Some(holder) = holder {
             // SAFETY: as above.
-            let gate = unsafe { lock.cell().gate() };
-            gate.acquired(&Linux, Linux.now(), holder.seat(), lock.switches());
+            unsafe { lock.cell().gate() }.acquired(&Linux, Linux.now(), holder.seat());
         }
     }
     let interval = lock.interval();
