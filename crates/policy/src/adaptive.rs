@@ -14,8 +14,8 @@
 //!   asks when it has earned it; one without credit asks when the slice of the holder is over.
 //!   A thread that was preempted in its slice goes on with it before the next one starts.
 //! - on release: most credit first; without credit, first come first served. A releaser who would
-//!   preempt the next one at once, and who is expected back in a moment, is left a grace to
-//!   return in.
+//!   preempt the next one at once, and who is expected back before a hand-over would pay, is left
+//!   a grace to return in.
 //!
 //! Tunables, none of which a user needs to touch:
 //!
@@ -24,8 +24,9 @@
 //! | `slice` | 5 ms | CPython's switch interval: as many switches as stock, no more |
 //! | `credit` | 5 ms | a slice: what the longest absence is worth |
 //! | `wakeup` | 500 us | a tenth of a slice: a thread that computes this long between calls still preempts, and a pair of threads that hand work to and fro beside a busy one shares at this grain |
-//! | `grace` | 5 us | what a hand-over to an awake thread and back costs (2 us) and a margin: a shorter absence is not worth one. With 30 us, CPU-bound threads lost 2 % at 1,000 messages a second, and messages won nothing |
-//! | `guard` | 100 us | what a thread without credit may finish before it is asked to give an interrupted slice back |
+//! | `grace` | 30 us | what a hand-over to a sleeper costs: a wake-up on a virtual machine. A shorter absence is not worth one |
+//! | `handover` | 5 us | the same for one that is awake (1 us there and 1 us back), and a margin. With 30 us, CPU-bound threads lost 2 % at 1,000 messages a second, and messages won nothing |
+//! | `guard` | 100 us | what a thread may finish before it is asked: one without credit to give an interrupted slice back, one with credit after another has arrived |
 //! | `linger` | 50 us | a sleep and a wake-up on a virtual machine (35 us) and a margin: beyond that, sleeping is cheaper |
 //!
 //! Pathology: none known. With more I/O-bound threads than the lock can serve, each of them and
@@ -42,6 +43,7 @@ pub struct Params {
     pub credit: Nanos,
     pub wakeup: Nanos,
     pub grace: Nanos,
+    pub handover: Nanos,
     pub guard: Nanos,
     pub linger: Nanos,
 }
@@ -52,7 +54,8 @@ impl Default for Params {
             slice: DEFAULT_INTERVAL,
             credit: Nanos::from_millis(5),
             wakeup: Nanos::from_micros(500),
-            grace: Nanos::from_micros(5),
+            grace: Nanos::from_micros(30),
+            handover: Nanos::from_micros(5),
             guard: Nanos::from_micros(100),
             linger: Nanos::from_micros(50),
         }
@@ -218,6 +221,11 @@ impl<'a> Adaptive<'a> {
         } else {
             of_slice
         };
+        // Whoever lives on its credit is likely to be done soon, and may have woken `who` itself: a
+        // worker that hands over a result still has to say that it is idle.
+        let brief = self.turn != Some(hold.who) && hold.credit >= self.params.wakeup;
+        let patience = if brief { self.params.guard } else { Nanos::ZERO };
+        let at = at.max(self.slots.at(who).arrived_at.after(patience));
         match self.hands_off {
             Some(interval) => at.max(hold.since.after(interval)),
             None => at,
@@ -368,12 +376,11 @@ impl<'a> Adaptive<'a> {
 
     /// Learns from the absence of `who`, which ends now.
     fn returned(&mut self, now: Nanos, who: WaiterId) {
-        let grace = self.params.grace;
         let slot = self.slots.at_mut(who);
         if slot.forced || slot.released_at == Nanos::ZERO {
             return;
         }
-        let long = now.since(slot.released_at) > grace;
+        let long = now.since(slot.released_at) > slot.grace;
         slot.predictor.learn(long);
         if long {
             slot.burst = Nanos((slot.burst.0.saturating_mul(3) + slot.burst_now.0) / 4);
@@ -439,6 +446,7 @@ impl<'a> Adaptive<'a> {
         slot.kept = left;
         slot.burst_now = slot.burst_now.after(held);
         slot.released_at = now;
+        slot.grace = self.params.grace;
         let expected_back = !asked && slot.predictor.says_short();
 
         let Some(next) = self.next(now) else { return };
@@ -448,10 +456,13 @@ impl<'a> Adaptive<'a> {
         self.clock_from = Nanos::MAX;
         let credit = self.credit(now, next);
         let would_preempt = left.0 >= credit.0.saturating_add(self.params.wakeup.0);
+        let awake = self.lingerer.is_some_and(|one| one.who == next && one.until > now);
+        let grace = if awake { self.params.handover } else { self.params.grace };
+        self.slots.at_mut(who).grace = grace;
         // Whoever was forced out of its slice a moment ago goes on with it.
         let slice_returns = credit < self.params.wakeup && self.returns(now);
         if slice_returns || (expected_back && would_preempt) {
-            let at = now.after(self.params.grace);
+            let at = now.after(grace);
             self.linger(now, next, at.after(self.params.linger), actions);
             self.set_timer(next, at, actions);
         } else if asked || now.since(self.slots.at(next).arrived_at) >= self.params.wakeup {

@@ -14,7 +14,7 @@ pub const fn catalogue() -> &'static [(&'static str, &'static str, &'static str)
         (
             "adaptive",
             "credit for time spent elsewhere buys immediate preemption (the default)",
-            "slice, credit, wakeup, grace, guard, linger: times, as in adaptive:slice=5ms",
+            "slice, credit, wakeup, grace, handover, guard, linger: times, as in adaptive:slice=5ms",
         ),
         (
             "priority",
@@ -211,6 +211,7 @@ impl<'s> Spec<'s> {
                     time("credit", &mut p.credit, LOW),
                     time("wakeup", &mut p.wakeup, LOW),
                     time("grace", &mut p.grace, NONE),
+                    time("handover", &mut p.handover, NONE),
                     time("guard", &mut p.guard, NONE),
                     time("linger", &mut p.linger, NONE),
                 ];
@@ -322,7 +323,7 @@ mod tests {
             ("adaptive:wakeup=1s", "wakeup must be from 1us to the credit"),
             (
                 "adaptive:size=1us",
-                "policy adaptive has no option \"size\"; it takes slice, credit, wakeup, grace, guard, linger: times, as in adaptive:slice=5ms",
+                "policy adaptive has no option \"size\"; it takes slice, credit, wakeup, grace, handover, guard, linger: times, as in adaptive:slice=5ms",
             ),
             (
                 "priority:io=300",

@@ -25,6 +25,8 @@ pub struct Slot {
     /// When its timer will run out; zero: none is set.
     pub(crate) timer: Nanos,
     pub(crate) released_at: Nanos,
+    /// `adaptive`: an absence since then counts as short up to this.
+    pub(crate) grace: Nanos,
     /// `adaptive`: when it began to wait.
     pub(crate) arrived_at: Nanos,
     /// `adaptive`: when it last asked for the lock.
