@@ -27,6 +27,7 @@ class Environment:
     python: str
     version: str
     folder: Path
+    lock: Path = LOCK
 
     @property
     def exists(self) -> bool:
@@ -42,8 +43,9 @@ class Environment:
         return "cpython" + ".".join(self.version.split(".")[:2])
 
 
-def environment_of(python: str) -> Environment:
-    """Where the environment of an interpreter is, whether it is there or not.
+def environment_of(python: str, lock: Path = LOCK) -> Environment:
+    """Where the environment of an interpreter with the packages of `lock` is, whether it is there
+    or not.
 
     Raises UserError when it is no CPython whose GIL can be served.
     """
@@ -61,9 +63,10 @@ def environment_of(python: str) -> Environment:
     if done.returncode != 0:
         raise UserError(f"{python}: does not run: {(done.stderr.splitlines() or [''])[-1]}")
     version, where = done.stdout.splitlines()
-    digest = hashlib.sha256(where.encode() + LOCK.read_bytes()).hexdigest()[:12]
+    digest = hashlib.sha256(where.encode() + lock.read_bytes()).hexdigest()[:12]
     cache = Path(os.environ.get("DECONVOY_CACHE") or Path.home() / ".cache/deconvoy")
-    return Environment(python, version, cache.absolute() / "servers" / f"{version}-{digest}")
+    folder = cache.absolute() / "servers" / f"{version}-{digest}"
+    return Environment(python, version, folder, lock)
 
 
 def bring(environment: Environment) -> None:
@@ -79,11 +82,11 @@ def bring(environment: Environment) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if environment.exists:
             return
-        print(f"making {folder} from {LOCK.name}", file=sys.stderr, flush=True)
+        print(f"making {folder} from {environment.lock.name}", file=sys.stderr, flush=True)
         _run([environment.python, "-m", "venv", "--clear", str(folder)])
         pip = [environment.program("python"), "-m", "pip", "--disable-pip-version-check"]
         # A build from source would be another program on each machine.
-        _run([*pip, "install", "--quiet", "--only-binary", ":all:", "-r", str(LOCK)])
+        _run([*pip, "install", "--quiet", "--only-binary", ":all:", "-r", str(environment.lock)])
         (folder / "complete").touch()
 
 

@@ -205,3 +205,96 @@ impl HomeCore {
         self.moves_from = ended.after(self.pause);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::AtomicU32 as Word;
+    use std::cell::RefCell;
+
+    /// A system that keeps the calling thread's cores.
+    struct Fake {
+        allowed: RefCell<Cores>,
+        core: Option<u32>,
+    }
+
+    impl System for Fake {
+        fn now(&self) -> Nanos {
+            Nanos(1_000_000)
+        }
+        fn futex_wait(&self, _: &Word, _: u32, _: Option<Nanos>) {}
+        fn futex_wake(&self, _: &Word, _: u32) {}
+        fn core(&self) -> Option<u32> {
+            self.core
+        }
+        fn allowed(&self) -> Option<Cores> {
+            Some(*self.allowed.borrow())
+        }
+        fn allow(&self, cores: &Cores) -> bool {
+            *self.allowed.borrow_mut() = *cores;
+            true
+        }
+    }
+
+    fn cores(list: &[u32]) -> Cores {
+        let mut cores = [0; 16];
+        for &core in list {
+            cores[core as usize / 64] |= 1 << (core % 64);
+        }
+        cores
+    }
+
+    #[test]
+    fn what_was_allowed_comes_back() {
+        let before = cores(&[0, 3, 64, 1023]);
+        let system = Fake { allowed: RefCell::new(before), core: None };
+        let kept = Kept::new();
+        for (keep, expected) in [
+            (Keep::On(64), cores(&[64])),
+            (Keep::Off(64), cores(&[0, 3, 1023])),
+            (Keep::On(1023), cores(&[1023])),
+            (Keep::Anywhere, before),
+        ] {
+            kept.settle(&system, keep);
+            assert_eq!(*system.allowed.borrow(), expected, "{keep:?}");
+            assert_eq!(Keep::unpack(keep.pack()), keep);
+        }
+    }
+
+    #[test]
+    fn nobody_is_kept_where_it_may_not_run() {
+        let before = cores(&[5]);
+        let system = Fake { allowed: RefCell::new(before), core: None };
+        let kept = Kept::new();
+        for keep in [Keep::On(4), Keep::Off(5), Keep::On(1024), Keep::On(u32::MAX / 4)] {
+            kept.settle(&system, keep);
+            assert_eq!(*system.allowed.borrow(), before, "{keep:?}");
+        }
+    }
+
+    #[test]
+    fn who_does_not_compute_leaves_the_home_core_unless_the_others_are_busy() {
+        let system = Fake { allowed: RefCell::new(cores(&[0, 1])), core: Some(1) };
+        let mut home = HomeCore::new(true);
+        home.acquired(&system, true);
+        let place = home.place(false, true);
+        assert_eq!(place, Place { keep: Keep::Off(1), linger: Linger::Spin });
+        assert_eq!(home.place_here(&system, place), (place, true));
+        home.moved(Nanos(0), Nanos(990_000));
+        let stays = Place { keep: Keep::Anywhere, linger: Linger::Never };
+        assert_eq!(home.place_here(&system, place), (stays, false));
+        home.moved(Nanos(990_000), Nanos(995_000));
+        assert_eq!(home.place_here(&system, place), (place, true));
+    }
+
+    #[test]
+    fn on_one_core_everybody_sleeps() {
+        let system = Fake { allowed: RefCell::new(cores(&[0])), core: Some(0) };
+        let mut home = HomeCore::new(false);
+        home.acquired(&system, true);
+        for computes in [false, true] {
+            let place = Place { keep: Keep::Anywhere, linger: Linger::Never };
+            assert_eq!(home.place(computes, true), place);
+        }
+    }
+}

@@ -79,7 +79,7 @@ fn a_later_timer_does_not_hide_an_earlier_one() {
 #[test]
 fn advice_to_stay_awake_does_not_hide_a_wake_up() {
     check(|parker, system| {
-        parker.set_linger(system);
+        parker.set_linger(system, Nanos::ZERO);
         parker.wake(system);
     });
 }

@@ -32,6 +32,9 @@
 //! Pathology: none known. With more I/O-bound threads than the lock can serve, each of them and
 //! all CPU-bound ones together get equal shares.
 
+mod linger;
+mod rules;
+
 use crate::queue::Queue;
 use crate::slots::{QueueId, Slots};
 use crate::timeout::DEFAULT_INTERVAL;
@@ -64,10 +67,6 @@ impl Default for Params {
 
 /// A switch interval above this says that the program wants no forced switches; we ask no sooner.
 const HANDS_OFF: Nanos = Nanos::from_millis(100);
-
-/// Lingering that fails this often in a row is tried only now and then.
-const LINGER_FAILURES: u8 = 4;
-const LINGER_PROBE: u8 = 64;
 
 /// One hold of the lock: made on acquire, used up on release.
 #[derive(Clone, Copy, Debug)]
@@ -137,25 +136,8 @@ impl<'a> Adaptive<'a> {
         }
     }
 
-    fn clock(&self, now: Nanos) -> u64 {
-        self.clock.saturating_add(now.since(self.clock_from).0)
-    }
-
-    fn credit(&self, now: Nanos, who: WaiterId) -> Nanos {
-        match self.slots.at(who).queue {
-            QueueId::SPENT | QueueId::KEPT => return self.slots.at(who).kept,
-            _ => {}
-        }
-        let lag = self.clock(now).saturating_sub(self.slots.at(who).mark);
-        Nanos(lag.min(self.params.credit.0))
-    }
-
     fn set_credit(&mut self, now: Nanos, who: WaiterId, credit: Nanos) {
         self.slots.at_mut(who).mark = self.clock(now).saturating_sub(credit.0);
-    }
-
-    fn waits(&self, who: WaiterId) -> bool {
-        self.slots.at(who).queue != QueueId::NONE
     }
 
     fn dequeue(&mut self, who: WaiterId) {
@@ -163,73 +145,6 @@ impl<'a> Adaptive<'a> {
         self.kept.remove(&mut self.slots, who);
         self.spent.remove(&mut self.slots, who);
         self.slots.at_mut(who).timer = Nanos::ZERO;
-    }
-
-    /// Whether the owner of the slice was forced out of it just now, and is on its way back.
-    fn returns(&self, now: Nanos) -> bool {
-        self.turn.map(|owner| self.slots.at(owner)).is_some_and(|owner| {
-            let fresh = now.since(owner.released_at) < self.params.wakeup;
-            owner.forced && owner.queue == QueueId::NONE && fresh
-        })
-    }
-
-    /// Whose slice goes on next: the one that was interrupted, else whoever was forced out first.
-    fn next_slice(&self) -> Option<WaiterId> {
-        self.turn
-            .filter(|&who| self.waits(who) && self.turn_used < self.params.slice)
-            .or_else(|| self.spent.head())
-    }
-
-    /// Who waits with the most credit.
-    fn richest(&self, now: Nanos) -> Option<WaiterId> {
-        match (self.ready.head(), self.kept.head()) {
-            (Some(ready), Some(kept)) if self.credit(now, kept) > self.credit(now, ready) => {
-                Some(kept)
-            }
-            (None, kept) => kept,
-            (ready, _) => ready,
-        }
-    }
-
-    /// Who gets a free lock.
-    fn next(&self, now: Nanos) -> Option<WaiterId> {
-        let richest = self.richest(now);
-        match (richest, self.next_slice()) {
-            (Some(rich), Some(_)) if self.credit(now, rich) >= self.params.wakeup => Some(rich),
-            (_, Some(slice)) => Some(slice),
-            (rich, None) => rich,
-        }
-    }
-
-    /// When `who` may ask `hold` to drop the lock, if nothing else happens before.
-    fn due(&self, now: Nanos, hold: &Hold, who: WaiterId) -> Nanos {
-        let credit_ends = hold.since.after(hold.credit);
-        let of_slice = if self.turn == Some(hold.who) {
-            // The slice is counted from the end of the holder's credit.
-            credit_ends.after(Nanos(self.params.slice.0.saturating_sub(self.turn_used.0)))
-        } else {
-            credit_ends.after(self.params.guard)
-        };
-        // The difference between the two credits grows as fast as time: first the holder's falls;
-        // then, with the clock running again, that of a waiter who earns rises.
-        let credit = self.credit(now, who);
-        let earns = self.ready.holds(&self.slots, who);
-        let at = if earns || credit >= self.params.wakeup {
-            let holders = Nanos(hold.credit.0.saturating_sub(now.since(hold.since).0));
-            let missing = self.params.wakeup.0.saturating_add(holders.0).saturating_sub(credit.0);
-            now.after(Nanos(missing)).min(of_slice)
-        } else {
-            of_slice
-        };
-        // Whoever lives on its credit is likely to be done soon, and may have woken `who` itself: a
-        // worker that hands over a result still has to say that it is idle.
-        let brief = self.turn != Some(hold.who) && hold.credit >= self.params.wakeup;
-        let patience = if brief { self.params.guard } else { Nanos::ZERO };
-        let at = at.max(self.slots.at(who).arrived_at.after(patience));
-        match self.hands_off {
-            Some(interval) => at.max(hold.since.after(interval)),
-            None => at,
-        }
     }
 
     /// `who` must act on the present hold: ask now, or set a timer for when it is due.
@@ -268,52 +183,6 @@ impl<'a> Adaptive<'a> {
     fn set_timer(&mut self, who: WaiterId, at: Nanos, actions: &mut Actions) {
         self.slots.at_mut(who).timer = at;
         actions.push(Action::Timer { who, at });
-    }
-
-    /// Only the first of each queue and the owner of the slice keep a timer: they are the ones
-    /// that can be next. A timer that is too early is set anew when it runs out.
-    fn keeps_timer(&self, who: WaiterId) -> bool {
-        self.heads().contains(&Some(who))
-    }
-
-    fn heads(&self) -> [Option<WaiterId>; 3] {
-        [self.ready.head(), self.kept.head(), self.next_slice()]
-    }
-
-    /// A request is out for so long that the holder cannot have heard it: those behind the first
-    /// of each queue ask too, one more each slice.
-    fn unheard(&self, now: Nanos) -> bool {
-        let asked = self.hold.and_then(|hold| hold.asked);
-        asked.is_some_and(|asked| asked.after(self.params.slice) <= now)
-    }
-
-    fn linger(&mut self, now: Nanos, who: WaiterId, until: Nanos, actions: &mut Actions) {
-        if !self.parallel {
-            return;
-        }
-        if self.linger_failures >= LINGER_FAILURES {
-            self.linger_skipped += 1;
-            if self.linger_skipped < LINGER_PROBE {
-                return;
-            }
-            self.linger_skipped = 0;
-        }
-        if let Some(other) = self.lingerer.filter(|other| other.who != who && other.until > now) {
-            actions.push(Action::Linger { who: other.who, until: Nanos::ZERO });
-        }
-        self.lingerer = Some(Lingerer { who, until });
-        actions.push(Action::Linger { who, until });
-    }
-
-    fn score_linger(&mut self, now: Nanos, taker: WaiterId) {
-        match self.lingerer {
-            Some(lingerer) if lingerer.who == taker => {
-                self.lingerer = None;
-                self.linger_failures =
-                    if now <= lingerer.until { 0 } else { self.linger_failures.saturating_add(1) };
-            }
-            _ => {}
-        }
     }
 
     fn grant(&mut self, who: WaiterId, actions: &mut Actions) {
@@ -361,16 +230,6 @@ impl<'a> Adaptive<'a> {
             self.kept.insert(&mut self.slots, who, |slots, other| slots.at(other).kept >= credit);
         } else {
             self.spent.push_back(&mut self.slots, who);
-        }
-    }
-
-    /// A thread that was interrupted in its slice stays awake when the holder is known to need
-    /// the lock only for a moment.
-    fn linger_for_return(&mut self, now: Nanos, hold: &Hold, who: WaiterId, actions: &mut Actions) {
-        let expected = self.slots.at(hold.who).burst;
-        if self.turn == Some(who) && hold.credit.0 > 0 && expected < self.params.linger {
-            let until = now.after(self.params.linger).after(expected);
-            self.linger(now, who, until, actions);
         }
     }
 

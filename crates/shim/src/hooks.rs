@@ -7,7 +7,8 @@
 use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
 
-use crate::host::{self, Answer, Part};
+use crate::host::{self, Answer};
+use crate::locks::{self, Part};
 use crate::sys::Timespec;
 use crate::{config, real};
 
@@ -88,20 +89,20 @@ unsafe extern "C" fn done() -> c_int {
 
 unsafe extern "C" fn plan_init(cond: *mut c_void) -> Target {
     if config::is_on() {
-        host::cond_initialised(cond as usize);
+        locks::cond_initialised(cond as usize);
     }
     real::COND_INIT.get()
 }
 
 unsafe extern "C" fn plan_destroy(cond: *mut c_void) -> Target {
     if config::is_on() {
-        host::cond_destroyed(cond as usize);
+        locks::cond_destroyed(cond as usize);
     }
     real::COND_DESTROY.get()
 }
 
 unsafe extern "C" fn plan_signal(cond: *mut c_void) -> Target {
-    let answer = match host::find(cond as usize) {
+    let answer = match locks::find(cond as usize) {
         Some(Part::Cond(lock)) => host::released(lock),
         Some(Part::SwitchCond(lock)) => host::acquired(lock),
         None => Answer::PassOn,
@@ -110,7 +111,7 @@ unsafe extern "C" fn plan_signal(cond: *mut c_void) -> Target {
 }
 
 unsafe extern "C" fn plan_wait(cond: *mut c_void) -> Target {
-    if let Some(Part::SwitchCond(lock)) = host::find(cond as usize)
+    if let Some(Part::SwitchCond(lock)) = locks::find(cond as usize)
         && host::forced(lock) == Answer::Serve
     {
         return host::serve_switch as Target;
@@ -126,13 +127,13 @@ unsafe extern "C" fn plan_timedwait(
     let pass_on = real::COND_TIMEDWAIT.get();
     // SAFETY: a caller of `pthread_cond_timedwait` gives a deadline that it may read.
     let Some(deadline) = (unsafe { deadline.as_ref() }) else { return pass_on };
-    let lock = match host::find(cond as usize) {
+    let lock = match locks::find(cond as usize) {
         Some(Part::Cond(lock)) => Some(lock),
-        None if config::is_on() => host::discover(cond as usize, mutex as usize, deadline),
+        None if config::is_on() => locks::discover(cond as usize, mutex as usize, deadline),
         _ => None,
     };
     let Some(lock) = lock else { return pass_on };
-    match lock.waits(mutex as usize, deadline) {
+    match host::waits(lock, mutex as usize, deadline) {
         Answer::Serve => host::serve_wait as Target,
         Answer::Watch => {
             host::watch_begins(lock);

@@ -9,6 +9,7 @@ mod config;
 mod environment;
 mod hooks;
 mod host;
+mod locks;
 mod names;
 mod python;
 mod real;
@@ -44,7 +45,7 @@ unsafe extern "C" fn constructor(
 /// In a forked child only the calling thread goes on, and the interpreter makes its lock anew.
 unsafe extern "C" fn forked() {
     tracing::forked();
-    host::forked();
+    locks::forked();
     threads::forked();
 }
 

@@ -9,6 +9,7 @@ use deconvoy_policy::Nanos;
 mod number {
     pub const CLOSE: usize = 3;
     pub const SCHED_YIELD: usize = 24;
+    pub const MADVISE: usize = 28;
     pub const MMAP: usize = 9;
     pub const GETPID: usize = 39;
     pub const GETPPID: usize = 110;
@@ -27,6 +28,7 @@ mod number {
 mod number {
     pub const CLOSE: usize = 57;
     pub const SCHED_YIELD: usize = 124;
+    pub const MADVISE: usize = 233;
     pub const MMAP: usize = 222;
     pub const GETPID: usize = 172;
     pub const GETPPID: usize = 173;
@@ -218,6 +220,16 @@ pub fn map_anonymous(bytes: usize) -> Option<*mut u8> {
     map(bytes, PRIVATE_ANONYMOUS_NORESERVE, usize::MAX)
 }
 
+/// Makes the memory of [`map_anonymous`] all zeroes again. Whether it could.
+///
+/// # Safety
+/// `at` came from there, with `bytes`, and nobody uses what was in it.
+pub unsafe fn zero_pages(at: *mut u8, bytes: usize) -> bool {
+    const DONTNEED: usize = 4;
+    // SAFETY: as the caller says.
+    unsafe { syscall(number::MADVISE, [at as usize, bytes, DONTNEED, 0, 0, 0]) == 0 }
+}
+
 fn map(bytes: usize, flags: usize, file: usize) -> Option<*mut u8> {
     const READ_WRITE: usize = 3;
     // SAFETY: a new mapping at a place of the kernel's choice harms nothing.
@@ -286,7 +298,7 @@ pub fn peek<const WORDS: usize>(address: usize) -> Option<[u64; WORDS]> {
     const ENOSYS: isize = -38;
     let on_one_page = address / PAGE == (address + bytes) / PAGE;
     if (read == EPERM || read == ENOSYS) && on_one_page && address.is_multiple_of(8) {
-        // SAFETY: the caller's lock is on this page (see `host::Lock::looks_like_one`).
+        // SAFETY: the caller's lock is on this page (see `locks::looks_like_one`).
         return Some(unsafe { (address as *const [u64; WORDS]).read_volatile() });
     }
     None

@@ -1,0 +1,401 @@
+//! Finds CPython's locks: which condition variables belong to one, from the moment that it is made
+//! until it is destroyed.
+
+use core::cell::UnsafeCell;
+use core::ffi::c_void;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use deconvoy_gil::{GateCell, Latch, System};
+use deconvoy_policy::{MAX_THREADS, Nanos, Slot};
+use deconvoy_trace::format::{Kind, MAX_LOCKS};
+
+use crate::sys::{Linux, Timespec, map_anonymous, peek, zero_pages};
+use crate::threads::PARKERS;
+use crate::tracing::{self, Notes};
+use crate::{config, environment, real};
+
+/// `struct _gil_runtime_state`, in bytes from `cond`: the same from 3.8 to 3.15 in every build.
+mod layout {
+    pub const INTERVAL: usize = 32; // before
+    pub const LOCKED: usize = 16; // before
+    pub const SWITCHES: usize = 8; // before
+    pub const MUTEX: usize = COND_BYTES;
+    pub const SWITCH_COND: usize = MUTEX + MUTEX_BYTES;
+    pub const SWITCH_MUTEX: usize = SWITCH_COND + COND_BYTES;
+
+    const COND_BYTES: usize = 48;
+    #[cfg(target_arch = "x86_64")]
+    const MUTEX_BYTES: usize = 40;
+    #[cfg(target_arch = "aarch64")]
+    const MUTEX_BYTES: usize = 48;
+}
+
+/// What becomes of a lock's calls. Goes up only, but for a lock that is made anew.
+///
+/// | mode | calls |
+/// |---|---|
+/// | `FREE` | no lock here |
+/// | `FOUND` | noted, and passed on; nobody has waited yet, so it can still turn out to be none |
+/// | `SERVED` | answered by the gate |
+/// | `WATCHED` | noted, and passed on |
+pub mod mode {
+    pub const FREE: u32 = 0;
+    pub const FOUND: u32 = 1;
+    pub const SERVED: u32 = 2;
+    pub const WATCHED: u32 = 3;
+}
+
+/// What the lock's own mutex guards.
+pub struct Inside {
+    /// Written when there is a policy.
+    cell: MaybeUninit<GateCell<'static, Notes, Locked>>,
+    records: Records,
+    /// The only thread seen so far, as number + 1; 0: none; `SEVERAL`. While there is only one
+    /// and no trace is written, nothing is done at all.
+    pub sole: u32,
+    /// Watching: when the present holder was first asked.
+    pub asked_ns: Option<u64>,
+}
+
+pub const SEVERAL: u32 = u32::MAX;
+
+pub struct Lock {
+    /// The address of `cond`; 0: free.
+    cond: AtomicUsize,
+    mode: AtomicU32,
+    inside: UnsafeCell<Inside>,
+}
+
+// SAFETY: `inside` is reached with the lock's own mutex held (see the table above), or, in
+// `Lock::make`, before any thread but the one that makes the lock knows it.
+unsafe impl Sync for Lock {}
+
+impl Lock {
+    const fn new() -> Lock {
+        let inside = Inside {
+            cell: MaybeUninit::uninit(),
+            records: Records::new(),
+            sole: 0,
+            asked_ns: None,
+        };
+        Lock {
+            cond: AtomicUsize::new(0),
+            mode: AtomicU32::new(mode::FREE),
+            inside: UnsafeCell::new(inside),
+        }
+    }
+}
+
+static LOCKS: [Lock; MAX_LOCKS] = [const { Lock::new() }; MAX_LOCKS];
+
+/// Places in `LOCKS` below this have been used.
+static USED: AtomicUsize = AtomicUsize::new(0);
+
+/// The condition variables that were initialised last: CPython does those of a lock one after the
+/// other.
+static RECENT: [AtomicUsize; 8] = [const { AtomicUsize::new(0) }; 8];
+static RECENT_NEXT: AtomicUsize = AtomicUsize::new(0);
+
+/// Which of a lock's two condition variables an address is.
+#[derive(Clone, Copy)]
+pub enum Part {
+    Cond(&'static Lock),
+    SwitchCond(&'static Lock),
+}
+
+/// The lock that a condition variable belongs to.
+pub fn find(address: usize) -> Option<Part> {
+    let used = USED.load(Ordering::Acquire);
+    LOCKS.iter().take(used).find_map(|lock| {
+        let cond = lock.cond.load(Ordering::Relaxed);
+        if cond == address && cond != 0 {
+            Some(Part::Cond(lock))
+        } else if cond.wrapping_add(layout::SWITCH_COND) == address && cond != 0 {
+            Some(Part::SwitchCond(lock))
+        } else {
+            None
+        }
+    })
+}
+
+/// Whether this process is a CPython that we know: 3.8 or later.
+fn is_known_python() -> bool {
+    static ANSWER: AtomicU32 = AtomicU32::new(0);
+    if ANSWER.load(Ordering::Relaxed) == 0 {
+        let known = !real::symbol(c"_PyRuntime").is_null()
+            && !real::symbol(c"PyConfig_InitPythonConfig").is_null()
+            && real::complete();
+        if !known {
+            // Asked again next time: the interpreter may be loaded later.
+            return false;
+        }
+        ANSWER.store(1, Ordering::Relaxed);
+    }
+    true
+}
+
+/// Notes that a condition variable is about to be initialised, and finds a lock when it is the
+/// second of one.
+pub fn cond_initialised(address: usize) {
+    forget(address);
+    let first = address.wrapping_sub(layout::SWITCH_COND);
+    let is_second = RECENT.iter().any(|recent| recent.load(Ordering::Relaxed) == first);
+    if is_second && is_known_python() && looks_like_one(first) {
+        Lock::make(first);
+    }
+    let next = RECENT_NEXT.fetch_add(1, Ordering::Relaxed) % RECENT.len();
+    if let Some(place) = RECENT.get(next) {
+        place.store(address, Ordering::Relaxed);
+    }
+}
+
+/// A condition variable goes away.
+pub fn cond_destroyed(address: usize) {
+    for recent in &RECENT {
+        // An address that is used again must not pair with what is gone.
+        let _ = recent.compare_exchange(address, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+    forget(address);
+}
+
+fn forget(address: usize) {
+    if let Some(Part::Cond(lock) | Part::SwitchCond(lock)) = find(address) {
+        lock.end();
+    }
+}
+
+const LONGEST_INTERVAL_US: u64 = 10_000_000_000;
+
+/// Whether the memory around a condition variable could be a lock of CPython's.
+fn looks_like_one(cond: usize) -> bool {
+    // interval, last holder, locked, switches
+    let Some([interval, _, _, switches]) = peek::<4>(cond.wrapping_sub(layout::INTERVAL)) else {
+        return false;
+    };
+    // 0 is what CPython keeps for an interval below 1 us, and reads as 1.
+    interval <= LONGEST_INTERVAL_US && switches < 1 << 48
+}
+
+/// Finds a lock at its first contended wait, if its making was missed. The deadline gives it
+/// away: one switch interval from now.
+pub fn discover(cond: usize, mutex: usize, deadline: &Timespec) -> Option<&'static Lock> {
+    if cond.wrapping_add(layout::MUTEX) != mutex || !is_known_python() || !looks_like_one(cond) {
+        return None;
+    }
+    let lock = Lock::make(cond)?;
+    lock.verify(mutex, deadline).then_some(lock)
+}
+
+impl Lock {
+    pub fn mode(&self) -> u32 {
+        self.mode.load(Ordering::Acquire)
+    }
+
+    /// Enters a lock that was just made; nobody uses it yet.
+    fn make(cond: usize) -> Option<&'static Lock> {
+        let number = LOCKS.iter().position(|lock| {
+            lock.cond.compare_exchange(0, cond, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        })?;
+        let lock = LOCKS.get(number)?;
+        if number == 0 && !config::get().exec_children {
+            // SAFETY: the first lock is made as the interpreter starts, before it reads its
+            // environment or runs the program.
+            unsafe { environment::leave() };
+        }
+        tracing::begin();
+        let recorder = tracing::recorder();
+        let notes = Notes { recorder, lock: number.min(255) as u8, asked_ns: None };
+        // SAFETY: nobody else knows the lock yet.
+        let inside = unsafe { &mut *lock.inside.get() };
+        inside.sole = 0;
+        inside.asked_ns = None;
+        let latch = Locked(cond.wrapping_sub(layout::LOCKED) as *const AtomicU32);
+        if let Some(spec) = config::get().policy {
+            let cores = config::get().cores;
+            let Some((slots, generations)) = inside.records.renew() else {
+                lock.cond.store(0, Ordering::Release);
+                return None;
+            };
+            let policy = spec.build(cores, slots);
+            let cell = GateCell::new(policy, &PARKERS, generations, cores, notes, latch);
+            inside.cell.write(cell);
+        }
+        if let Some(recorder) = recorder {
+            recorder.header().locks.fetch_add(1, Ordering::Relaxed);
+            recorder.write(Linux.now().0, Kind::LockStart, 0, number.min(255) as u8, 0);
+        }
+        lock.mode.store(mode::FOUND, Ordering::Release);
+        USED.fetch_max(number + 1, Ordering::Release);
+        Some(lock)
+    }
+
+    /// The lock is destroyed, or its memory is something else now.
+    fn end(&'static self) {
+        if self.mode.swap(mode::FREE, Ordering::AcqRel) == mode::SERVED {
+            // SAFETY: the owner destroys the lock: nobody takes or gives it up any more.
+            unsafe { self.cell().gate() }.release_all(&Linux);
+        }
+        if let Some(recorder) = tracing::recorder() {
+            recorder.write(Linux.now().0, Kind::LockEnd, 0, self.number(), 0);
+        }
+        self.cond.store(0, Ordering::Release);
+    }
+
+    pub fn number(&self) -> u8 {
+        let at = &raw const *self as usize - LOCKS.as_ptr() as usize;
+        (at / size_of::<Lock>()).min(255) as u8
+    }
+
+    pub fn cell(&'static self) -> &'static GateCell<'static, Notes, Locked> {
+        // SAFETY: written in `make`, before the lock could be found; only served locks come here,
+        // and those have a policy.
+        unsafe { (*self.inside.get()).cell.assume_init_ref() }
+    }
+
+    /// # Safety
+    /// The lock's own mutex is held.
+    #[allow(clippy::mut_from_ref, reason = "the mutex makes it exclusive")]
+    pub unsafe fn inside(&'static self) -> &'static mut Inside {
+        // SAFETY: as the caller says.
+        unsafe { &mut *self.inside.get() }
+    }
+
+    fn read(&self, before: usize) -> u64 {
+        let at = self.cond.load(Ordering::Relaxed).wrapping_sub(before);
+        // SAFETY: a field of the lock's struct, which lives as long as calls on it are made;
+        // aligned as CPython's compiler aligned it.
+        unsafe { (at as *const u64).read_volatile() }
+    }
+
+    /// The lock's own mutex.
+    pub fn guard(&self) -> real::Mutex {
+        real::Mutex(self.cond.load(Ordering::Relaxed).wrapping_add(layout::MUTEX) as *mut c_void)
+    }
+
+    /// The mutex of the forced switch.
+    fn switch_guard(&self) -> real::Mutex {
+        let cond = self.cond.load(Ordering::Relaxed);
+        real::Mutex(cond.wrapping_add(layout::SWITCH_MUTEX) as *mut c_void)
+    }
+
+    pub fn interval(&self) -> Nanos {
+        Nanos::from_micros(self.read(layout::INTERVAL).clamp(1, LONGEST_INTERVAL_US))
+    }
+
+    pub fn switches(&self) -> u64 {
+        self.read(layout::SWITCHES)
+    }
+
+    pub fn is_locked(&self) -> bool {
+        self.read(layout::LOCKED) as u32 == 1
+    }
+
+    /// At the first wait: is it the lock that it looks like? If not, it is never touched again.
+    pub fn verify(&'static self, mutex: usize, deadline: &Timespec) -> bool {
+        const LATE: Nanos = Nanos::from_millis(200);
+        let interval = self.interval();
+        let now = Linux.now();
+        let end = deadline.nanos();
+        let in_time = end <= now.after(interval) && end.after(LATE) >= now.after(interval);
+        let cond = self.cond.load(Ordering::Relaxed);
+        if cond.wrapping_add(layout::MUTEX) != mutex || !self.is_locked() || !in_time {
+            self.mode.store(mode::FREE, Ordering::Release);
+            self.cond.store(0, Ordering::Release);
+            return false;
+        }
+        let served = config::get().policy.is_some();
+        if served && config::get().cores > 1 {
+            // SAFETY: what called is a wait on the lock's own mutex, which is held; the other one
+            // lies behind it in CPython's struct, and was initialised before.
+            unsafe {
+                self.guard().spin_first(true);
+                self.switch_guard().spin_first(false);
+            }
+        }
+        self.mode.store(if served { mode::SERVED } else { mode::WATCHED }, Ordering::Release);
+        true
+    }
+}
+
+/// CPython's `locked`, which says whether somebody has the lock. It is closed only between a
+/// release and the moment when the waiter that it is kept for takes it. Nothing but `take_gil`
+/// acts on it then: no thread holds the lock, and a drop request, which would reach for the last
+/// holder, is not made (`Outcome::Ask` says that there is a holder).
+pub struct Locked(*const AtomicU32);
+
+// SAFETY: an atomic at an address that stays valid while calls on the lock are made.
+unsafe impl Send for Locked {}
+
+impl Locked {
+    fn set(&self, value: u32) {
+        // SAFETY: the field of a verified lock, an aligned `int` that CPython itself reads and
+        // writes as an atomic; the mutex that guards it is held.
+        unsafe { &*self.0 }.store(value, Ordering::Relaxed);
+    }
+}
+
+impl Latch for Locked {
+    fn close(&self) {
+        self.set(1);
+    }
+
+    fn open(&self) {
+        self.set(0);
+    }
+}
+
+/// Memory for one lock's policy, of which only what is touched takes room. Kept for the next lock
+/// in this place: a program may make and end interpreters all day.
+struct Records {
+    slots: *mut Slot,
+    generations: *mut u32,
+}
+
+// SAFETY: memory that nothing else knows, reached through the lock that it belongs to.
+unsafe impl Send for Records {}
+
+impl Records {
+    const SLOTS_BYTES: usize = MAX_THREADS * size_of::<Slot>();
+    const GENERATIONS_BYTES: usize = MAX_THREADS * size_of::<u32>();
+
+    const fn new() -> Records {
+        Records { slots: core::ptr::null_mut(), generations: core::ptr::null_mut() }
+    }
+
+    /// All zeroes, whatever was there before; `None`: there is no memory.
+    fn renew(&mut self) -> Option<(&'static mut [Slot], &'static mut [u32])> {
+        self.slots = renewed(self.slots.cast(), Self::SLOTS_BYTES)?.cast();
+        self.generations = renewed(self.generations.cast(), Self::GENERATIONS_BYTES)?.cast();
+        // SAFETY: page-aligned, zeroed mappings of those sizes that stay; all-zero bytes are valid
+        // values of both types. What referred to them before belongs to a lock that is gone.
+        unsafe {
+            Some((
+                core::slice::from_raw_parts_mut(self.slots, MAX_THREADS),
+                core::slice::from_raw_parts_mut(self.generations, MAX_THREADS),
+            ))
+        }
+    }
+}
+
+/// A zeroed mapping: the one at `old`, or a fresh one.
+fn renewed(old: *mut u8, bytes: usize) -> Option<*mut u8> {
+    // SAFETY: what is not null was mapped with that size, for this alone.
+    if !old.is_null() && unsafe { zero_pages(old, bytes) } {
+        return Some(old);
+    }
+    map_anonymous(bytes)
+}
+
+/// The lock with this number.
+pub fn by_number(number: u32) -> Option<&'static Lock> {
+    LOCKS.get(number as usize)
+}
+
+/// In a forked child: no lock is served until the interpreter has made it anew, as it does.
+pub fn forked() {
+    for lock in LOCKS.iter().take(USED.load(Ordering::Relaxed)) {
+        lock.mode.store(mode::FREE, Ordering::Relaxed);
+        lock.cond.store(0, Ordering::Relaxed);
+    }
+}
