@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -167,6 +168,22 @@ def test_an_unknown_runtime_is_named() -> None:
 def test_an_unknown_policy_of_a_runtime_is_named() -> None:
     with pytest.raises(UserError, match="no policy"):
         choose(["cpython*+fair"])
+
+
+def test_a_runtime_can_be_traced(tmp_path: Path) -> None:
+    mine = f"cpython{sys.version_info.major}.{sys.version_info.minor}"
+    chosen, _ = choose([f"{mine}+adaptive+trace", f"{mine}+stock+trace", f"{mine}+adaptive"])
+    assert [(runtime.policy, runtime.traced) for runtime in chosen] == [
+        ("adaptive", True),
+        ("stock", True),
+        ("adaptive", False),
+    ]
+    first, _, untraced = (runtime.environment() for runtime in chosen)
+    assert "DECONVOY_TRACE" not in untraced
+    left = Path(first["DECONVOY_TRACE"], "left.trace")
+    left.touch()
+    assert chosen[1].environment()["DECONVOY_TRACE"] == first["DECONVOY_TRACE"]
+    assert not left.exists()
 
 
 def test_published_figures_have_a_table() -> None:

@@ -28,6 +28,7 @@ PYTHON_PROGRAMS = [
     "fork_pool",
     "gilstate",
     "ends_waiting",
+    "affinity",
     "exec_thread",
     "cancel",
 ]

@@ -27,12 +27,7 @@ SCENARIOS = [
     "phases",
     "interpreters",
 ]
-# When the host of a virtual machine stops one of its cores for a tenth of a second, whatever waits
-# there starves, under any rule (seen in traces: nothing happens for so long, and then everything).
-# A rule that starves does so each time.
-ATTEMPTS = 3
-
-# `priority` promises no fairness, and `timeout` is stock's rule: they only must not hang.
+# `timeout` is stock's rule: like stock, it only must not hang.
 MODES = ("stock", "adaptive", "traced", "timeout")
 
 
@@ -98,18 +93,9 @@ def judge(scenario: str, loads: list[int], spinners: list[int]) -> None:
     ],
     ids=str,
 )
-def test_nobody_starves(case: Case, result: Result, built: dict[str, Path]) -> None:
-    if case.mode not in ("adaptive", "traced"):
-        require_ok(result)
-        return
-    for attempt in range(ATTEMPTS):
-        require_ok(result)
-        counts = json.loads(result.out.splitlines()[0])
-        print(counts)
-        try:
-            judge(case.scenario, counts["loads"], counts["spinners"])
-            return
-        except AssertionError:
-            if attempt + 1 == ATTEMPTS:
-                raise
-            result = case.start(built)
+def test_nobody_starves(case: Case, result: Result) -> None:
+    require_ok(result)
+    counts = json.loads(result.out.splitlines()[0])
+    print(counts)
+    if case.mode in ("adaptive", "traced"):
+        judge(case.scenario, counts["loads"], counts["spinners"])

@@ -48,52 +48,88 @@ impl Keep {
     }
 }
 
-/// Where a thread is kept, and the cores that it was allowed on before. Only the thread itself
-/// reads and writes this.
+/// Where a thread is kept, and the cores that it was allowed on before. The thread's own, but for
+/// `allow`, and for `forget` in a forked child, in which the thread is not.
 #[derive(Debug)]
 pub struct Kept {
     /// A packed [`Keep`].
     keep: AtomicU32,
-    before: [AtomicU64; 16],
+    before: Words,
+    /// What was asked for. Another mask than this is somebody else's, and stays.
+    asked: Words,
+}
+
+#[derive(Debug)]
+struct Words([AtomicU64; 16]);
+
+impl Words {
+    #[cfg(not(loom))]
+    const fn new() -> Words {
+        Words([const { AtomicU64::new(0) }; 16])
+    }
+
+    #[cfg(loom)]
+    fn new() -> Words {
+        Words(core::array::from_fn(|_| AtomicU64::new(0)))
+    }
+
+    fn store(&self, cores: &Cores) {
+        for (place, &word) in self.0.iter().zip(cores) {
+            place.store(word, Ordering::Relaxed);
+        }
+    }
+
+    fn load(&self) -> Cores {
+        let mut cores: Cores = [0; 16];
+        for (word, place) in cores.iter_mut().zip(&self.0) {
+            *word = place.load(Ordering::Relaxed);
+        }
+        cores
+    }
 }
 
 impl Kept {
     #[cfg(not(loom))]
     pub const fn new() -> Kept {
-        Kept { keep: AtomicU32::new(0), before: [const { AtomicU64::new(0) }; 16] }
+        Kept { keep: AtomicU32::new(0), before: Words::new(), asked: Words::new() }
     }
 
     #[cfg(loom)]
     pub fn new() -> Kept {
-        Kept { keep: AtomicU32::new(0), before: core::array::from_fn(|_| AtomicU64::new(0)) }
+        Kept { keep: AtomicU32::new(0), before: Words::new(), asked: Words::new() }
     }
 
-    /// Keeps the calling thread where `keep` says. Never on a core that the program, or its
-    /// administrator, does not allow it.
-    pub fn settle(&self, system: &impl System, keep: Keep) {
-        let now = self.keep.load(Ordering::Relaxed);
-        if now == keep.pack() {
-            return;
+    /// Keeps the calling thread where `keep` says, of the cores that it is allowed on; whether it is
+    /// kept so now. A mask that somebody else has set meanwhile counts as allowed from then on.
+    pub fn settle(&self, system: &impl System, keep: Keep) -> bool {
+        let old = self.keep.load(Ordering::Relaxed);
+        if old == keep.pack() {
+            return true;
         }
-        let before = if now == 0 {
-            let Some(allowed) = system.allowed() else { return };
-            for (place, word) in self.before.iter().zip(allowed) {
-                place.store(word, Ordering::Relaxed);
-            }
-            allowed
-        } else {
-            core::array::from_fn(|at| {
-                self.before.get(at).map_or(0, |word| word.load(Ordering::Relaxed))
-            })
-        };
-        if keep.of(&before).is_some_and(|cores| system.allow(&cores)) {
-            self.keep.store(keep.pack(), Ordering::Relaxed);
+        let Some(present) = system.allowed() else { return false };
+        let is_ours = old != Keep::Anywhere.pack() && present == self.asked.load();
+        let allowed = if is_ours { self.before.load() } else { present };
+        let Some(cores) = keep.of(&allowed) else { return false };
+        if cores != present && !system.allow(&cores) {
+            return false;
+        }
+        self.before.store(&allowed);
+        self.asked.store(&cores);
+        self.keep.store(keep.pack(), Ordering::Relaxed);
+        true
+    }
+
+    /// The thread, which may be another one, is allowed on these cores from now on. Lost if the thread
+    /// settles at this very moment.
+    pub fn allow(&self, cores: &Cores) {
+        if self.keep.load(Ordering::Relaxed) != Keep::Anywhere.pack() {
+            self.before.store(cores);
         }
     }
 
     /// The thread is gone, and so is what was asked for it.
     pub fn forget(&self) {
-        self.keep.store(0, Ordering::Relaxed);
+        self.keep.store(Keep::Anywhere.pack(), Ordering::Relaxed);
     }
 }
 
@@ -115,16 +151,18 @@ pub enum Linger {
     Yield,
 }
 
-/// Moving away that takes longer than this was of no use: the other cores are busy.
-const MOVE: Nanos = Nanos::from_micros(300);
+/// Moving away that takes longer than this was of no use: the other cores are busy. (An idle one is
+/// reached in 20 us; behind another thread it takes a scheduler's slice, 3 ms.)
+const SLOW_MOVE: Nanos = Nanos::from_micros(300);
 
-/// How long nobody moves after that; twice as long each time in a row, up to a limit.
+/// How long nobody moves after that, a slice; twice as long each time in a row, up to a limit at
+/// which what it costs is below a thousandth.
 const PAUSE: Nanos = Nanos::from_millis(5);
 const LONGEST_PAUSE: Nanos = Nanos::from_millis(1_000);
 
 /// The core on which a thread that computes had the lock last. Those that wait to compute next
-/// sleep there, and those that do not compute keep off it: the scheduler would leave either behind
-/// the other, on one core, until the next tick.
+/// sleep there, and those that do not compute keep off it while such a one holds the lock: the
+/// scheduler would leave either behind the other, on one core, until the next tick.
 #[derive(Debug)]
 pub struct HomeCore {
     parallel: bool,
@@ -175,9 +213,18 @@ impl HomeCore {
         }
     }
 
-    /// The place of the last holder, while another is to take the lock.
-    pub fn place_of_last(&self) -> Place {
-        self.place(self.computing, false)
+    /// Where the last holder sleeps while another is to take the lock.
+    pub fn keep_of_last(&self) -> Keep {
+        self.place(self.computing, false).keep
+    }
+
+    pub fn is_parallel(&self) -> bool {
+        self.parallel
+    }
+
+    /// Another thread than the holder says who has the lock: where it runs is not known.
+    pub fn acquired_elsewhere(&mut self) {
+        (self.home, self.computing) = (None, false);
     }
 
     /// The place for the calling thread, and whether it is to go there before it waits. One that
@@ -195,9 +242,9 @@ impl HomeCore {
         }
     }
 
-    /// A waiter moved, from `begun` to `ended`.
+    /// A waiter has moved, from `begun` to `ended`.
     pub fn moved(&mut self, begun: Nanos, ended: Nanos) {
-        self.pause = if ended.since(begun) > MOVE {
+        self.pause = if ended.since(begun) > SLOW_MOVE {
             Nanos((self.pause.0 * 2).clamp(PAUSE.0, LONGEST_PAUSE.0))
         } else {
             Nanos::ZERO
@@ -255,10 +302,22 @@ mod tests {
             (Keep::On(1023), cores(&[1023])),
             (Keep::Anywhere, before),
         ] {
-            kept.settle(&system, keep);
+            assert!(kept.settle(&system, keep), "{keep:?}");
             assert_eq!(*system.allowed.borrow(), expected, "{keep:?}");
             assert_eq!(Keep::unpack(keep.pack()), keep);
         }
+    }
+
+    #[test]
+    fn what_somebody_else_has_set_meanwhile_stays() {
+        let system = Fake { allowed: RefCell::new(cores(&[0, 1, 2])), core: None };
+        let kept = Kept::new();
+        assert!(kept.settle(&system, Keep::On(1)));
+        *system.allowed.borrow_mut() = cores(&[0, 2]);
+        assert!(kept.settle(&system, Keep::Off(0)));
+        assert_eq!(*system.allowed.borrow(), cores(&[2]));
+        assert!(kept.settle(&system, Keep::Anywhere));
+        assert_eq!(*system.allowed.borrow(), cores(&[0, 2]));
     }
 
     #[test]
@@ -267,7 +326,7 @@ mod tests {
         let system = Fake { allowed: RefCell::new(before), core: None };
         let kept = Kept::new();
         for keep in [Keep::On(4), Keep::Off(5), Keep::On(1024), Keep::On(u32::MAX / 4)] {
-            kept.settle(&system, keep);
+            assert!(!kept.settle(&system, keep), "{keep:?}");
             assert_eq!(*system.allowed.borrow(), before, "{keep:?}");
         }
     }

@@ -5,7 +5,7 @@ use core::cell::UnsafeCell;
 
 use deconvoy_policy::{Action, Actions, AnyPolicy, Event, Nanos, Policy, WaiterId};
 
-use crate::cores::{HomeCore, Keep, Linger, Place};
+use crate::cores::{HomeCore, Keep, Place};
 use crate::parker::Parker;
 use crate::primitive::{AtomicU32, Ordering};
 use crate::{Latch, System};
@@ -68,6 +68,16 @@ pub(crate) enum Next {
     SharesTheCore = 2,
 }
 
+impl Next {
+    fn unpack(packed: u32) -> Next {
+        match packed {
+            _ if packed == Next::IsAwake as u32 => Next::IsAwake,
+            _ if packed == Next::SharesTheCore as u32 => Next::SharesTheCore,
+            _ => Next::Sleeps,
+        }
+    }
+}
+
 /// A waiter whom nothing has reached for this long asks all the same: it learns of a runtime
 /// that is shutting down, and a wake-up that we lost costs a second, not the program.
 pub(crate) const FLOOR: Nanos = Nanos::from_millis(1_000);
@@ -80,8 +90,8 @@ pub struct GateCell<'a, O, L> {
     pub(crate) taken: AtomicU32,
     /// How many sleep on `taken` and are to be woken.
     pub(crate) forced: AtomicU32,
-    /// Where the last holder is kept if it sleeps: a packed [`Keep`]. Written with the guard held;
-    /// the last holder reads its own.
+    /// Where the last holder is kept if it sleeps: a packed [`Keep`]. Written with the guard held, by
+    /// the one who gives the lock up; it reads its own while nobody can have taken the lock.
     last: AtomicU32,
     /// As a number, who was granted the lock then; like `last`.
     next: AtomicU32,
@@ -134,7 +144,7 @@ impl<'a, O: Observer, L: Latch> GateCell<'a, O, L> {
         let (keep, next) = unsafe {
             let gate = self.gate();
             gate.released(system, now, seat);
-            (gate.cores.place_of_last().keep, gate.next)
+            (gate.cores.keep_of_last(), gate.next)
         };
         self.last.store(keep.pack(), Ordering::Relaxed);
         self.next.store(next as u32, Ordering::Relaxed);
@@ -143,11 +153,7 @@ impl<'a, O: Observer, L: Latch> GateCell<'a, O, L> {
     /// Where the calling thread, which has just given the lock up, is kept if it sleeps, and who
     /// gets the lock.
     pub(crate) fn after_release(&self) -> (Keep, Next) {
-        let next = match self.next.load(Ordering::Relaxed) {
-            1 => Next::IsAwake,
-            2 => Next::SharesTheCore,
-            _ => Next::Sleeps,
-        };
+        let next = Next::unpack(self.next.load(Ordering::Relaxed));
         (Keep::unpack(self.last.load(Ordering::Relaxed)), next)
     }
 
@@ -222,9 +228,7 @@ impl<O: Observer, L: Latch> Gate<'_, O, L> {
                     }
                 }
                 Action::Linger { who, until } => {
-                    // One that would have to be woken for it is not, where the holder runs.
-                    let may = who == me || self.place_of(who).linger == Linger::Spin;
-                    if let Some(parker) = self.inside(who).filter(|_| may) {
+                    if let Some(parker) = self.inside(who) {
                         parker.set_linger(system, until);
                     }
                 }
@@ -241,9 +245,12 @@ impl<O: Observer, L: Latch> Gate<'_, O, L> {
             return;
         }
         let awake = self.inside(who).map(|parker| parker.wake(system));
-        self.next = match (awake, self.place_of(who).keep) {
-            (Some(_), Keep::On(_)) => Next::SharesTheCore,
-            (Some(true), _) => Next::IsAwake,
+        let keep = self.place_of(who).keep;
+        self.next = match awake {
+            Some(_) if keep != Keep::Anywhere && keep == self.cores.keep_of_last() => {
+                Next::SharesTheCore
+            }
+            Some(true) if self.cores.is_parallel() => Next::IsAwake,
             _ => Next::Sleeps,
         };
         if awake.is_some() {
@@ -288,17 +295,27 @@ impl<O: Observer, L: Latch> Gate<'_, O, L> {
         }
     }
 
+    /// The calling thread, `seat`, has taken the lock.
     pub fn acquired(&mut self, system: &impl System, now: Nanos, seat: Seat) {
+        self.holds(system, now, seat);
+        if let Some(parker) = self.parker(seat.who) {
+            // Whatever the program does with the lock, it does where it is allowed to.
+            parker.kept.settle(system, Keep::Anywhere);
+        }
+        self.cores.acquired(system, self.policy.computes(seat.who));
+    }
+
+    /// Another thread, `seat`, has had the lock since before anybody waited.
+    pub fn is_held_by(&mut self, system: &impl System, now: Nanos, seat: Seat) {
+        self.holds(system, now, seat);
+        self.cores.acquired_elsewhere();
+    }
+
+    fn holds(&mut self, system: &impl System, now: Nanos, seat: Seat) {
         self.greet(system, now, seat);
         self.asked = false;
         self.hold = Hold::Held;
         self.step(system, now, Event::Acquire { who: seat.who }, seat.who);
-        if let Some(parker) = self.parker(seat.who) {
-            // Whatever the program does with the lock, it does where it is allowed to. (Another
-            // thread than the holder calls this only for one that never waited.)
-            parker.kept.settle(system, Keep::Anywhere);
-        }
-        self.cores.acquired(system, self.policy.computes(seat.who));
     }
 
     fn released(&mut self, system: &impl System, now: Nanos, seat: Seat) {
@@ -370,7 +387,7 @@ impl<O: Observer, L: Latch> Gate<'_, O, L> {
         }
         if now >= floor {
             // A program that wants its switches rarer than this is not asked more often.
-            let asks = self.interval <= FLOOR && self.may_ask();
+            let asks = !switched && self.interval <= FLOOR && self.may_ask();
             return Some(if asks { Outcome::Ask } else { Outcome::Retry });
         }
         None

@@ -17,9 +17,9 @@
 
 use deconvoy_policy::Nanos;
 
-use crate::System;
-use crate::cores::{Kept, Linger, Place};
+use crate::cores::{Keep, Kept, Linger, Place};
 use crate::primitive::{AtomicU32, AtomicU64, Ordering, spin_loop};
+use crate::{Cores, System};
 
 const WOKEN: u32 = 1;
 const RETIME: u32 = 2;
@@ -83,6 +83,16 @@ impl Parker {
         self.timer.store(NO_TIMER, Ordering::Relaxed);
         // `linger` stays: a waiter that goes out to ask and comes back lingers on.
         self.inside.store(1, Ordering::Relaxed);
+    }
+
+    /// The calling thread, whose parker this is, may run where it may.
+    pub fn set_free(&self, system: &impl System) {
+        self.kept.settle(system, Keep::Anywhere);
+    }
+
+    /// Its thread may run on these cores from now on, wherever it is kept at present.
+    pub fn allow(&self, cores: &Cores) {
+        self.kept.allow(cores);
     }
 
     /// Its thread is another one from now on.

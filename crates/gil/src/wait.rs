@@ -2,8 +2,9 @@
 
 use deconvoy_policy::{Nanos, WaiterId};
 
-use crate::cores::{Keep, Kept};
+use crate::cores::{Keep, Kept, Place};
 use crate::gate::{FLOOR, GateCell, Next, Observer, Outcome, Seat};
+use crate::parker::Parker;
 use crate::primitive::{Ordering, spin_loop};
 use crate::{Guard, Latch, System};
 
@@ -11,10 +12,12 @@ use crate::{Guard, Latch, System};
 /// woke us. So many tries before sleeping on it.
 const GUARD_TRIES: u32 = 200;
 
-/// How long a thread that must let another one in stays awake for that.
+/// How long a thread that must let another one in stays awake for that: the other one, awake on
+/// another core, takes 1 to 2 us.
 const SWITCH_LINGER: Nanos = Nanos::from_micros(20);
 
-/// How long it sleeps at first, and at most, when the other one takes over its core.
+/// How long it sleeps at first, and at most, when the other one takes over its core. That one is
+/// done with the mutexes after 20 to 30 us.
 const OUT_OF_THE_WAY: Nanos = Nanos::from_micros(50);
 const LONGEST_SLEEP: Nanos = Nanos::from_millis(2);
 
@@ -46,30 +49,49 @@ pub unsafe fn wait<O: Observer, L: Latch>(
     let floor = begun.after(FLOOR);
     loop {
         // SAFETY: the guard is held, and the reference ends with the call.
-        let (place, moves) = unsafe { cell.gate() }.place_to_wait(system, me);
+        let (mut place, moves) = unsafe { cell.gate() }.place_to_wait(system, me);
+        if moves {
+            // SAFETY: the guard is held, and no reference into the gate is left.
+            unsafe { go_away(cell, guard, system, parker, &mut place) };
+        }
         // SAFETY: the guard is held; it is taken again below.
         unsafe { guard.unlock() };
-        let moved = moves.then(|| {
-            let begun = system.now();
-            parker.kept.settle(system, place.keep);
-            (begun, system.now())
-        });
         parker.park(system, floor, place);
-        // SAFETY: the guard was let go of above.
+        // SAFETY: the guard was let go of just above.
         unsafe { lock_soon(guard, system, Some((&parker.kept, place.keep))) };
         let switched = switches() != switches_before;
-        // SAFETY: the guard is held, and the reference ends with the block.
-        let outcome = unsafe {
-            let gate = cell.gate();
-            if let Some((begun, ended)) = moved {
-                gate.moved(begun, ended);
-            }
-            gate.look(system, me, parker, switched, floor)
-        };
+        // SAFETY: the guard is held, and the reference ends with the call.
+        let outcome = unsafe { cell.gate() }.look(system, me, parker, switched, floor);
         if let Some(outcome) = outcome {
             parker.exit();
             return outcome;
         }
+    }
+}
+
+/// Moves the calling thread to where it waits. One that cannot go must not stay awake where it is.
+///
+/// # Safety
+/// The calling thread holds `guard`, and has no reference into the gate.
+unsafe fn go_away<O: Observer, L: Latch>(
+    cell: &GateCell<'_, O, L>,
+    guard: &impl Guard,
+    system: &impl System,
+    parker: &Parker,
+    place: &mut Place,
+) {
+    // SAFETY: the guard is held; it is taken again below.
+    unsafe { guard.unlock() };
+    let begun = system.now();
+    let gone = parker.kept.settle(system, place.keep);
+    let ended = system.now();
+    // SAFETY: the guard was let go of above.
+    unsafe { lock_soon(guard, system, None) };
+    if gone {
+        // SAFETY: the guard is held, and the reference ends with the call.
+        unsafe { cell.gate() }.moved(begun, ended);
+    } else {
+        *place = Place::default();
     }
 }
 
@@ -107,10 +129,11 @@ pub unsafe fn wait_for_switch<O: Observer, L: Latch>(
     me: Option<WaiterId>,
 ) {
     let before = cell.taken.load(Ordering::Relaxed);
+    // While the guard is held, nobody can say that the lock was taken, let alone give it up again.
+    let (keep, next) = cell.after_release();
     // SAFETY: as the caller says; it is taken again below.
     unsafe { guard.unlock() };
     let is_taken = || cell.taken.load(Ordering::SeqCst) != before;
-    let (keep, next) = cell.after_release();
     let until = system.now().after(SWITCH_LINGER);
     while next == Next::IsAwake && !is_taken() && system.now() < until {
         spin_loop();

@@ -10,7 +10,7 @@ use core::ffi::{c_int, c_void};
 use crate::host::{self, Answer};
 use crate::locks::{self, Part};
 use crate::sys::Timespec;
-use crate::{config, real};
+use crate::{config, real, threads};
 
 /// Where to jump.
 type Target = *const c_void;
@@ -81,6 +81,7 @@ interpose!(pthread_cond_destroy, plan_destroy);
 interpose!(pthread_cond_signal, plan_signal);
 interpose!(pthread_cond_wait, plan_wait);
 interpose!(pthread_cond_timedwait, plan_timedwait);
+interpose!(sched_setaffinity, plan_setaffinity);
 
 /// Answers a call that needs nothing more.
 unsafe extern "C" fn done() -> c_int {
@@ -141,6 +142,19 @@ unsafe extern "C" fn plan_timedwait(
         }
         Answer::PassOn => pass_on,
     }
+}
+
+/// A program that sets where one of its threads runs means the thread, not where it waits.
+unsafe extern "C" fn plan_setaffinity(thread: c_int, bytes: usize, mask: *const u64) -> Target {
+    if config::is_on() && !mask.is_null() && bytes >= size_of::<u64>() {
+        let mut cores: deconvoy_gil::Cores = [0; 16];
+        for (at, word) in cores.iter_mut().enumerate().take(bytes / size_of::<u64>()) {
+            // SAFETY: a caller of `sched_setaffinity` gives a mask of so many bytes.
+            *word = unsafe { mask.add(at).read_unaligned() };
+        }
+        threads::allow(thread as u32, &cores);
+    }
+    real::SET_AFFINITY.get()
 }
 
 /// The C library's wait, with a note at its end. Written in assembly so that a thread that is

@@ -8,8 +8,8 @@
 //! | `pthread_cond_signal(cond)` | the holder | released |
 //! | `pthread_cond_wait(switch_cond)` | one that released on request | waits for another to take it |
 //!
-//! All but the last come with the lock's own mutex held, which so guards the gate; the second to
-//! last of `switch_cond` comes with `switch_mutex` held, and so does the signal that ends it.
+//! All but the last come with the lock's own mutex held, which so guards the gate; the last, and the
+//! signal that ends it, come with `switch_mutex` held.
 //! Source: CPython's `Python/ceval_gil.c`, 3.8 to 3.15.
 
 use core::ffi::{c_int, c_void};
@@ -20,7 +20,7 @@ use deconvoy_policy::Nanos;
 
 use crate::locks::{Lock, Part, SEVERAL, by_number, find, mode};
 use crate::sys::{Linux, Timespec};
-use crate::threads::{Me, me, other};
+use crate::threads::{Me, PARKERS, me, other};
 use crate::{config, names, real, tracing};
 
 /// What to do with a call.
@@ -129,6 +129,7 @@ pub fn forced(lock: &'static Lock) -> Answer {
 /// `pthread_cond_wait(switch_cond, switch_mutex)` of a served lock.
 pub unsafe extern "C" fn serve_switch(cond: *mut c_void, mutex: *mut c_void) -> c_int {
     if let Some(Part::SwitchCond(lock)) = find(cond as usize) {
+        let _visit = lock.visit();
         let who = me().map(|me| me.who);
         // SAFETY: a condition variable is waited on with its mutex held.
         unsafe { wait_for_switch(lock.cell(), &real::Mutex(mutex), &Linux, who) };
@@ -146,6 +147,7 @@ pub unsafe extern "C" fn serve_wait(
     deadline: *const Timespec,
 ) -> c_int {
     let Some(Part::Cond(lock)) = find(cond as usize) else { return 0 };
+    let _visit = lock.visit();
     let guard = real::Mutex(mutex);
     let Some(me) = me() else {
         // SAFETY: the deadline is the caller's argument; the guard is held.
@@ -161,7 +163,7 @@ pub unsafe extern "C" fn serve_wait(
         inside.sole = SEVERAL;
         if let Some(holder) = holder {
             // SAFETY: as above.
-            unsafe { lock.cell().gate() }.acquired(&Linux, Linux.now(), holder.seat());
+            unsafe { lock.cell().gate() }.is_held_by(&Linux, Linux.now(), holder.seat());
         }
     }
     let interval = lock.interval();
@@ -237,6 +239,10 @@ pub unsafe extern "C" fn watch_ends(cond: *mut c_void, result: c_int) {
 /// A thread ends. If its last wait came back and it took no lock since, a policy may still have
 /// it in a queue.
 pub fn thread_ended(me: Me) {
+    // CPython ends daemon threads from inside their wait. What follows is the program's.
+    if let Some(parker) = PARKERS.get(me.who.0 as usize) {
+        parker.set_free(&Linux);
+    }
     let Some(number) = me.slot.pending.swap(0, Ordering::Relaxed).checked_sub(1) else { return };
     let Some(lock) = by_number(number) else { return };
     if lock.mode() != mode::SERVED {

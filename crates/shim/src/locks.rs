@@ -6,7 +6,7 @@ use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use deconvoy_gil::{GateCell, Latch, System};
+use deconvoy_gil::{GateCell, Guard, Latch, System};
 use deconvoy_policy::{MAX_THREADS, Nanos, Slot};
 use deconvoy_trace::format::{Kind, MAX_LOCKS};
 
@@ -48,8 +48,6 @@ pub mod mode {
 
 /// What the lock's own mutex guards.
 pub struct Inside {
-    /// Written when there is a policy.
-    cell: MaybeUninit<GateCell<'static, Notes, Locked>>,
     records: Records,
     /// The only thread seen so far, as number + 1; 0: none; `SEVERAL`. While there is only one
     /// and no trace is written, nothing is done at all.
@@ -65,24 +63,39 @@ pub struct Lock {
     cond: AtomicUsize,
     mode: AtomicU32,
     inside: UnsafeCell<Inside>,
+    /// Written in `make` when there is a policy; from then on shared by all threads, which know how
+    /// to share it.
+    cell: UnsafeCell<MaybeUninit<GateCell<'static, Notes, Locked>>>,
+    /// How many threads are inside a call that is served: the place is not used again before they
+    /// are out.
+    visitors: AtomicU32,
 }
 
-// SAFETY: `inside` is reached with the lock's own mutex held (see the table above), or, in
-// `Lock::make`, before any thread but the one that makes the lock knows it.
+/// A thread inside a served call.
+pub struct Visit(&'static Lock);
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.0.visitors.fetch_sub(1, Ordering::Release);
+    }
+}
+
+// SAFETY:
+// - `inside` is reached with the lock's own mutex held, under which CPython makes all calls that
+//   lead there (the table in `host.rs`), or, in `Lock::make`, before any thread but the one that
+//   makes the lock knows it;
+// - `cell` is written in `Lock::make`, and read only between that and the lock's end.
 unsafe impl Sync for Lock {}
 
 impl Lock {
     const fn new() -> Lock {
-        let inside = Inside {
-            cell: MaybeUninit::uninit(),
-            records: Records::new(),
-            sole: 0,
-            asked_ns: None,
-        };
+        let inside = Inside { records: Records::new(), sole: 0, asked_ns: None };
         Lock {
             cond: AtomicUsize::new(0),
             mode: AtomicU32::new(mode::FREE),
             inside: UnsafeCell::new(inside),
+            cell: UnsafeCell::new(MaybeUninit::uninit()),
+            visitors: AtomicU32::new(0),
         }
     }
 }
@@ -156,12 +169,15 @@ pub fn cond_destroyed(address: usize) {
         // An address that is used again must not pair with what is gone.
         let _ = recent.compare_exchange(address, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
-    forget(address);
+    if let Some(Part::Cond(lock) | Part::SwitchCond(lock)) = find(address) {
+        lock.end(true);
+    }
 }
 
+/// What was at this address is something else now.
 fn forget(address: usize) {
     if let Some(Part::Cond(lock) | Part::SwitchCond(lock)) = find(address) {
-        lock.end();
+        lock.end(false);
     }
 }
 
@@ -188,14 +204,21 @@ pub fn discover(cond: usize, mutex: usize, deadline: &Timespec) -> Option<&'stat
 }
 
 impl Lock {
+    pub fn visit(&'static self) -> Visit {
+        self.visitors.fetch_add(1, Ordering::Relaxed);
+        Visit(self)
+    }
+
     pub fn mode(&self) -> u32 {
         self.mode.load(Ordering::Acquire)
     }
 
-    /// Enters a lock that was just made; nobody uses it yet.
+    /// Enters a lock that was just made, or whose making was missed: then the caller holds its mutex.
     fn make(cond: usize) -> Option<&'static Lock> {
         let number = LOCKS.iter().position(|lock| {
-            lock.cond.compare_exchange(0, cond, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            // Acquire pairs with the Release of a visit's end.
+            lock.visitors.load(Ordering::Acquire) == 0
+                && lock.cond.compare_exchange(0, cond, Ordering::Acquire, Ordering::Relaxed).is_ok()
         })?;
         let lock = LOCKS.get(number)?;
         if number == 0 && !config::get().exec_children {
@@ -219,7 +242,8 @@ impl Lock {
             };
             let policy = spec.build(cores, slots);
             let cell = GateCell::new(policy, &PARKERS, generations, cores, notes, latch);
-            inside.cell.write(cell);
+            // SAFETY: as above; no thread is inside a call of a lock that was in this place before.
+            unsafe { (*lock.cell.get()).write(cell) };
         }
         if let Some(recorder) = recorder {
             recorder.header().locks.fetch_add(1, Ordering::Relaxed);
@@ -230,11 +254,22 @@ impl Lock {
         Some(lock)
     }
 
-    /// The lock is destroyed, or its memory is something else now.
-    fn end(&'static self) {
+    /// The lock is destroyed, which CPython begins with `cond` (`intact`: its mutex is still there),
+    /// or its memory is something else now.
+    fn end(&'static self, intact: bool) {
         if self.mode.swap(mode::FREE, Ordering::AcqRel) == mode::SERVED {
-            // SAFETY: the owner destroys the lock: nobody takes or gives it up any more.
-            unsafe { self.cell().gate() }.release_all(&Linux);
+            let guard = self.guard();
+            // SAFETY: the owner destroys the lock, and so does not hold its mutex. Daemon threads
+            // may still wait inside; if the memory is something else now, they wait for nothing.
+            unsafe {
+                if intact {
+                    guard.lock();
+                }
+                self.cell().gate().release_all(&Linux);
+                if intact {
+                    guard.unlock();
+                }
+            }
         }
         if let Some(recorder) = tracing::recorder() {
             recorder.write(Linux.now().0, Kind::LockEnd, 0, self.number(), 0);
@@ -248,9 +283,9 @@ impl Lock {
     }
 
     pub fn cell(&'static self) -> &'static GateCell<'static, Notes, Locked> {
-        // SAFETY: written in `make`, before the lock could be found; only served locks come here,
-        // and those have a policy.
-        unsafe { (*self.inside.get()).cell.assume_init_ref() }
+        // SAFETY: written in `make`, before the lock could be found; those that come here have a
+        // policy.
+        unsafe { (*self.cell.get()).assume_init_ref() }
     }
 
     /// # Safety
@@ -309,8 +344,10 @@ impl Lock {
             // SAFETY: what called is a wait on the lock's own mutex, which is held; the other one
             // lies behind it in CPython's struct, and was initialised before.
             unsafe {
-                self.guard().spin_first(true);
-                self.switch_guard().spin_first(false);
+                if self.guard().is_held_here() {
+                    self.guard().spin_first();
+                    self.switch_guard().spin_first();
+                }
             }
         }
         self.mode.store(if served { mode::SERVED } else { mode::WATCHED }, Ordering::Release);
@@ -397,5 +434,6 @@ pub fn forked() {
     for lock in LOCKS.iter().take(USED.load(Ordering::Relaxed)) {
         lock.mode.store(mode::FREE, Ordering::Relaxed);
         lock.cond.store(0, Ordering::Relaxed);
+        lock.visitors.store(0, Ordering::Relaxed);
     }
 }

@@ -99,6 +99,7 @@ pub static COND_DESTROY: Real = Real::cond(c"pthread_cond_destroy");
 pub static COND_SIGNAL: Real = Real::cond(c"pthread_cond_signal");
 pub static COND_WAIT: Real = Real::cond(c"pthread_cond_wait");
 pub static COND_TIMEDWAIT: Real = Real::cond(c"pthread_cond_timedwait");
+pub static SET_AFFINITY: Real = Real::new(c"sched_setaffinity");
 static THREAD_CREATE: Real = Real::new(c"pthread_create");
 static MUTEX_LOCK: Real = Real::new(c"pthread_mutex_lock");
 static MUTEX_TRYLOCK: Real = Real::new(c"pthread_mutex_trylock");
@@ -149,6 +150,18 @@ impl deconvoy_gil::Guard for Mutex {
 }
 
 impl Mutex {
+    /// Whether the calling thread holds it, as far as its words say so where glibc keeps its owner.
+    /// If not, the layout is another than is thought.
+    ///
+    /// # Safety
+    /// The calling thread holds it.
+    pub unsafe fn is_held_here(&self) -> bool {
+        const OWNER: usize = 2;
+        // SAFETY: a `pthread_mutex_t` has ten such words and more, and outlives the call.
+        let owner = unsafe { &*self.0.cast::<AtomicU32>().add(OWNER) };
+        owner.load(Ordering::Relaxed) == crate::sys::thread_id()
+    }
+
     /// Makes it spin for a moment before it sleeps, as `PTHREAD_MUTEX_ADAPTIVE_NP` says. A waiter
     /// that asks sets the request with the lock's mutex held, and a holder on another core sees it
     /// and comes for the mutex at once: asleep, it would be woken on the waiter's core.
@@ -158,18 +171,13 @@ impl Mutex {
     ///
     /// # Safety
     /// It is a mutex that the interpreter has initialised.
-    pub unsafe fn spin_first(&self, held: bool) {
+    pub unsafe fn spin_first(&self) {
+        const KIND: usize = 4;
         const NORMAL: u32 = 0;
         const ADAPTIVE: u32 = 3;
-        const OWNER: usize = 2;
-        const KIND: usize = 4;
-        let words = self.0.cast::<AtomicU32>();
-        // SAFETY: a `pthread_mutex_t` has ten such words and more, and outlives the call.
-        let (owner, kind) = unsafe { (&*words.add(OWNER), &*words.add(KIND)) };
-        // A held mutex says whether the layout is the one that is meant.
-        if !held || owner.load(Ordering::Relaxed) == crate::sys::thread_id() {
-            let _ = kind.compare_exchange(NORMAL, ADAPTIVE, Ordering::Relaxed, Ordering::Relaxed);
-        }
+        // SAFETY: as in `is_held_here`.
+        let kind = unsafe { &*self.0.cast::<AtomicU32>().add(KIND) };
+        let _ = kind.compare_exchange(NORMAL, ADAPTIVE, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 

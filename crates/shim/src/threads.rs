@@ -4,7 +4,7 @@
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use deconvoy_gil::{Parker, Seat};
+use deconvoy_gil::{Cores, Parker, Seat};
 use deconvoy_policy::{MAX_THREADS, WaiterId};
 
 use crate::names::{self, Inherited};
@@ -144,6 +144,9 @@ fn begin(me: Me) {
     slot.acquired.store(0, Ordering::Relaxed);
     slot.trace.store(0, Ordering::Relaxed);
     slot.holds.store(0, Ordering::Relaxed);
+    if let Some(parker) = PARKERS.get(me.who.0 as usize) {
+        parker.forget();
+    }
     tracing::start_thread(me);
     names::begin(me);
 }
@@ -206,6 +209,16 @@ pub fn forked() {
         && let Some(me) = Me::at(0)
     {
         begin(me);
+    }
+}
+
+/// The program lets the thread with this native id run on these cores.
+pub fn allow(native_id: u32, cores: &Cores) {
+    let used = FRESH.load(Ordering::Relaxed) as usize;
+    for (slot, parker) in SLOTS.iter().zip(&PARKERS).take(used) {
+        if slot.native_id.load(Ordering::Relaxed) == native_id {
+            parker.allow(cores);
+        }
     }
 }
 

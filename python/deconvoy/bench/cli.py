@@ -159,8 +159,9 @@ EXAMPLE = "deconvoy bench messaging --runtime 'cpython3.11*' --workers 0,1,2"
     "patterns",
     multiple=True,
     metavar="NAME",
-    help="What runs it: c, cpython3.11, 'cpython*+adaptive', cpython3.11+timeout:interval=1ms. "
-    "Can be given again. Default: c and every CPython found, stock and under each policy.",
+    help="What runs it: c, cpython3.11, 'cpython*+adaptive', cpython3.11+timeout:interval=1ms; "
+    "traced meanwhile, cpython3.11+adaptive+trace. Can be given again. "
+    "Default: c and every CPython found, stock and under each policy.",
 )
 @click.option("--workers", type=Workers(), help="Threads, as a list. Default: by scenario.")
 @click.option("--runs", type=click.IntRange(1, 1000), help="Runs of each cell. Default: 5.")

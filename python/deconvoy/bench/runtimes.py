@@ -9,23 +9,29 @@ import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from deconvoy import preload
 from deconvoy.errors import UserError
 from deconvoy.interpreters import Interpreter, find_interpreters
 
+# Behind a policy: the run is traced meanwhile.
+TRACE = "+trace"
+
 SCENARIOS = Path(__file__).parent.parent / "scenarios"
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """Something that runs a scenario: `c`, `cpython3.11`, `cpython3.11+adaptive`."""
+    """Something that runs a scenario: `c`, `cpython3.11`, `cpython3.11+adaptive`, and traced
+    meanwhile, `cpython3.11+adaptive+trace`."""
 
     name: str
     description: str
     python: str | None = None
     policy: str | None = None
+    traced: bool = False
 
     def command(self, scenario: str, program: str) -> list[str]:
         """The command of a scenario's program, without its arguments."""
@@ -39,7 +45,20 @@ class Runtime:
         if self.policy is None:
             base.pop("LD_PRELOAD", None)
             return base
-        return preload.environment(self.policy, base=base)
+        return preload.environment(self.policy, base=base, trace=_traces() if self.traced else None)
+
+
+@cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="deconvoy-bench-")
+
+
+def _traces() -> Path:
+    """An empty folder for the traces of one run: only their cost matters here."""
+    folder = Path(_folder().name)
+    for trace in folder.iterdir():
+        trace.unlink()
+    return folder
 
 
 def compiled(scenario: str, program: str) -> Path:
@@ -67,10 +86,9 @@ def compiled(scenario: str, program: str) -> Path:
     return binary
 
 
-def _cpython(interpreter: Interpreter, name: str, policy: str | None) -> Runtime:
-    name = name if policy is None else f"{name}+{policy}"
+def _cpython(interpreter: Interpreter, name: str, policy: str | None, traced: bool) -> Runtime:
     what = f"{interpreter.version}, {interpreter.path}"
-    return Runtime(name, what, python=str(interpreter.path), policy=policy)
+    return Runtime(name, what, python=str(interpreter.path), policy=policy, traced=traced)
 
 
 def available() -> tuple[dict[str, Interpreter | None], dict[str, str]]:
@@ -91,15 +109,18 @@ def available() -> tuple[dict[str, Interpreter | None], dict[str, str]]:
 
 def choose(patterns: list[str]) -> tuple[list[Runtime], dict[str, str]]:
     """The runtimes that the patterns name, in their order: `c`, `cpython3.11`, `cpython*+adaptive`,
-    `cpython3.11+timeout:interval=1ms`. A policy is only put under a CPython that it can serve.
+    `cpython3.11+timeout:interval=1ms`, `cpython3.11+stock+trace`. A policy is only put under a
+    CPython that it can serve.
 
     Raises UserError for a pattern that names nothing here.
     """
     found, skipped = available()
     chosen: dict[str, Runtime] = {}
     for pattern in patterns:
-        base, _, policy = pattern.partition("+")
-        if policy:
+        base, _, rest = pattern.partition("+")
+        policy = rest.removesuffix(TRACE)
+        traced = policy != rest
+        if rest:
             preload.check_policy(policy)
         names = [name for name in found if fnmatch.fnmatchcase(name, base)]
         if not names:
@@ -111,9 +132,9 @@ def choose(patterns: list[str]) -> tuple[list[Runtime], dict[str, str]]:
                 if not policy:
                     chosen["c"] = Runtime("c", "compiled with cc -O2")
                 continue
-            if policy and interpreter.why_not:
-                skipped[f"{name}+{policy}"] = interpreter.why_not
+            full_name = f"{name}+{rest}" if rest else name
+            if rest and interpreter.why_not:
+                skipped[full_name] = interpreter.why_not
                 continue
-            runtime = _cpython(interpreter, name, policy or None)
-            chosen.setdefault(runtime.name, runtime)
+            chosen.setdefault(full_name, _cpython(interpreter, full_name, policy or None, traced))
     return list(chosen.values()), skipped

@@ -67,7 +67,7 @@ def cpued():
             time.sleep(0)
             count()
 
-    return run([doze], 2, lambda loads, spins: sum(spins) > 60_000)
+    return run([doze], 2, lambda loads, spins: sum(spins) > 200_000)
 
 
 def spinners(number):
@@ -92,7 +92,7 @@ def pingpong(make):
     return run(
         [player(first, second, True), player(second, first, False)],
         1,
-        lambda loads, spins: sum(spins) > 20_000 and min(loads) > 20,
+        lambda loads, spins: sum(spins) > 100_000 and min(loads) > 20,
     )
 
 
@@ -149,7 +149,7 @@ def udp():
     return run(
         [lambda count, stopped: echo_server(count, stopped, server)],
         1,
-        lambda loads, spins: sum(spins) > 20_000 and min(loads) > 20,
+        lambda loads, spins: sum(spins) > 100_000 and min(loads) > 20,
     )
 
 
