@@ -41,9 +41,11 @@ class Interpreter:
 
 def find_interpreters() -> list[Interpreter]:
     """Every CPython, each file once, oldest version first; of one version, that in PATH first."""
-    found: dict[Path, Interpreter] = {}
+    found: dict[tuple[int, int], Interpreter] = {}
     for path, source in candidates():
-        file = path.resolve()
+        # An installed CPython can have two names that are hard links.
+        status = path.stat()
+        file = (status.st_dev, status.st_ino)
         if file not in found and (interpreter := inspect(path, source)):
             found[file] = interpreter
     return sorted(found.values(), key=Interpreter.sort_key)
