@@ -35,6 +35,22 @@ def clean_environment(base: Mapping[str, str] = os.environ) -> dict[str, str]:
     return kept | {"PYTHONDONTWRITEBYTECODE": "1"}
 
 
+def finished(
+    command: list[str], patience_s: float, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """A command that has run to its end in a clean environment; `options` as of subprocess.run."""
+    return subprocess.run(
+        command,
+        env=clean_environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=patience_s,
+        check=False,
+        **options,
+    )
+
+
 class Child:
     """A process, with its standard error in a file. Leaving its `with` ends it.
 

@@ -9,7 +9,6 @@ import pwd
 import shutil
 import signal
 import socket
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from pathlib import Path
 from deconvoy.bench.process import RunFailed
 from deconvoy.errors import UserError
 
-from serving.child import Child, clean_environment
+from serving.child import Child, clean_environment, finished
 
 START_PATIENCE_S = 60.0
 
@@ -141,19 +140,8 @@ def _wait_until_answers(child: Child, psql: list[str], user: str | None) -> None
 
 
 def _run(command: list[str], user: str | None) -> None:
-    done = subprocess.run(
-        command,
-        env=clean_environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        user=user,
-        group=user,
-        extra_groups=[] if user else None,
-        cwd="/",
-        timeout=START_PATIENCE_S,
-        check=False,
-    )
+    groups: list[int] | None = [] if user else None
+    done = finished(command, START_PATIENCE_S, user=user, group=user, extra_groups=groups, cwd="/")
     if done.returncode != 0:
         said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         raise RunFailed(f"{command[0]}: {said}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from deconvoy.errors import UserError
 from deconvoy.interpreters import inspect
 
-from serving.child import clean_environment
+from serving.child import clean_environment, finished
 
 LOCK = Path(__file__).parent.parent / "requirements.lock"
 PIP_PATIENCE_S = 600.0
@@ -92,15 +92,7 @@ def bring(environment: Environment) -> None:
 
 def _run(command: list[str]) -> None:
     # No PIP_… is taken away: an index of the user's own is how pip works here.
-    done = subprocess.run(
-        command,
-        env=clean_environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PIP_PATIENCE_S,
-        check=False,
-    )
+    done = finished(command, PIP_PATIENCE_S)
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if "ERROR" in line] or [done.stdout]
         raise UserError(f"`{' '.join(command[:4])} …`: {lines[0].strip()}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 
 from deconvoy import output
 from deconvoy.bench import machine
@@ -139,12 +138,7 @@ def show(result: Result, console: Console) -> None:
 
 def to_json(result: Result) -> str:
     """The estimates of every cell, for a program."""
-    listed = [
-        asdict(cell.key)
-        | {"runs": cell.runs, "unquiet": cell.unquiet}
-        | {"estimates": {name: asdict(value) for name, value in sorted(cell.estimates.items())}}
-        for cell in cells(result).values()
-    ]
+    listed = [cell.row() for cell in cells(result).values()]
     about = {"version": result.version, "machine": result.machine, "settings": result.settings}
     return json.dumps(
         about | {"doubts": doubts(result), "skipped": result.skipped, "cells": listed}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -139,12 +138,7 @@ def doubts(result: Result) -> list[str]:
 
 def to_json(result: Result) -> str:
     """The estimates of every cell, for a program."""
-    listed = [
-        asdict(cell.key)
-        | {"runs": cell.runs, "unquiet": cell.unquiet}
-        | {"estimates": {name: asdict(value) for name, value in sorted(cell.estimates.items())}}
-        for cell in cells(result).values()
-    ]
+    listed = [cell.row() for cell in cells(result).values()]
     about = {"version": result.version, "machine": result.machine, "skipped": result.skipped}
     return json.dumps(about | {"cells": listed})
 

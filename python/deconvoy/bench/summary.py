@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from deconvoy.bench.results import Result, Run
 from deconvoy.bench.stats import Estimate, estimate, quantile
@@ -32,6 +33,12 @@ class Cell:
     def median(self, name: str) -> float | None:
         found = self.estimates.get(name)
         return found.median if found else None
+
+    def row(self) -> dict[str, Any]:
+        """For JSON: what the cell is of, how many runs, and its estimates by name."""
+        estimates = {name: asdict(value) for name, value in sorted(self.estimates.items())}
+        counts = {"runs": self.runs, "unquiet": self.unquiet}
+        return asdict(self.key) | counts | {"estimates": estimates}
 
 
 def _values(run: Run) -> dict[str, float]:
