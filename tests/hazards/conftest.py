@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -27,16 +28,34 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
+# How many programs run at a time.
+PLACES = 2
+free = threading.Semaphore(PLACES)
+queue = threading.Lock()
+
+
+def in_turn(start: Callable[..., Any], built: dict[str, Path], places: int) -> Any:
+    """Starts a program when so many places are free; in order, so that one that needs all waits
+    for no more than those before it."""
+    with queue:
+        for _ in range(places):
+            free.acquire()
+    try:
+        return start(built)
+    finally:
+        free.release(places)
+
+
 @pytest.fixture(scope="session")
 def runs(request: pytest.FixtureRequest, built: dict[str, Path]) -> Iterator[Runs]:
     """A future result for each chosen test that has a `case`."""
-    with ThreadPoolExecutor(max(1, min(2, os.cpu_count() or 1))) as pool:
+    with ThreadPoolExecutor(max(1, min(PLACES, os.cpu_count() or 1))) as pool:
         futures: Runs = {}
         for item in request.session.items:
             case = getattr(item, "callspec", None) and item.callspec.params.get("case")
             if case is not None:
-                start: Callable[..., Any] = case.start
-                futures[item.nodeid] = pool.submit(start, built)
+                places = PLACES if getattr(case, "is_alone", False) else 1
+                futures[item.nodeid] = pool.submit(in_turn, case.start, built, places)
         yield futures
         for future in futures.values():
             future.cancel()

@@ -37,6 +37,11 @@ class Case:
     scenario: str
     mode: str
 
+    @property
+    def is_alone(self) -> bool:
+        """Slices are in time: one that another program interrupts is worth less."""
+        return self.scenario.startswith("spinners")
+
     def start(self, built: dict[str, Path]) -> Result:
         command = [self.interpreter.path, PROGRAM, self.scenario]
         return harness.run(command, self.mode, HAZARD_HELPER=str(built["helper"]))
