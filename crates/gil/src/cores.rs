@@ -2,7 +2,7 @@
 
 use deconvoy_policy::Nanos;
 
-use crate::primitive::{AtomicU32, AtomicU64, Ordering};
+use crate::primitive::{AtomicU32, AtomicU64, Ordering, const_but_for_loom};
 use crate::{Cores, System};
 
 /// Where a thread may run, of the cores that it is allowed on.
@@ -89,14 +89,10 @@ impl Words {
 }
 
 impl Kept {
-    #[cfg(not(loom))]
-    pub const fn new() -> Kept {
-        Kept { keep: AtomicU32::new(0), before: Words::new(), asked: Words::new() }
-    }
-
-    #[cfg(loom)]
-    pub fn new() -> Kept {
-        Kept { keep: AtomicU32::new(0), before: Words::new(), asked: Words::new() }
+    const_but_for_loom! {
+        pub fn new() -> Kept {
+            Kept { keep: AtomicU32::new(0), before: Words::new(), asked: Words::new() }
+        }
     }
 
     /// Keeps the calling thread where `keep` says, of the cores that it is allowed on; whether it is

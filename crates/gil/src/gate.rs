@@ -1,13 +1,11 @@
 //! The gate in front of one lock: events in, actions done, waiters kept. How a thread waits at it
 //! is in `wait.rs`.
 
-use core::cell::UnsafeCell;
-
 use deconvoy_policy::{Action, Actions, AnyPolicy, Event, Nanos, Policy, WaiterId};
 
+use crate::cell::Next;
 use crate::cores::{HomeCore, Keep, Place};
 use crate::parker::Parker;
-use crate::primitive::{AtomicU32, Ordering};
 use crate::{Latch, System};
 
 /// Sees every event and action, in order, with the guard held: a recorder.
@@ -57,125 +55,13 @@ enum Hold {
     Held,
 }
 
-/// Who gets the lock that was given up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Next {
-    /// Nobody yet, or one that has to wake up first.
-    Sleeps = 0,
-    /// One that is awake on another core, and takes it in a moment.
-    IsAwake = 1,
-    /// One that is kept on the core of the last holder.
-    SharesTheCore = 2,
-}
-
-impl Next {
-    fn unpack(packed: u32) -> Next {
-        match packed {
-            _ if packed == Next::IsAwake as u32 => Next::IsAwake,
-            _ if packed == Next::SharesTheCore as u32 => Next::SharesTheCore,
-            _ => Next::Sleeps,
-        }
-    }
-}
-
 /// A waiter whom nothing has reached for this long asks all the same: it learns of a runtime
 /// that is shutting down, and a wake-up that we lost costs a second, not the program.
 pub(crate) const FLOOR: Nanos = Nanos::from_millis(1_000);
 
-/// A gate, shared between threads; what is inside is guarded by the lock owner's mutex.
-pub struct GateCell<'a, O, L> {
-    gate: UnsafeCell<Gate<'a, O, L>>,
-    pub(crate) parkers: &'a [Parker],
-    /// Counts acquisitions; those who were forced to let another in sleep on it.
-    pub(crate) taken: AtomicU32,
-    /// How many sleep on `taken` and are to be woken.
-    pub(crate) forced: AtomicU32,
-    /// Where the last holder is kept if it sleeps: a packed [`Keep`]. Written with the guard held, by
-    /// the one who gives the lock up; it reads its own while nobody can have taken the lock.
-    last: AtomicU32,
-    /// As a number, who was granted the lock then; like `last`.
-    next: AtomicU32,
-}
-
-// SAFETY:
-// - `gate` is reached only through `GateCell::gate`, whose contract is that the guard is held,
-//   so one thread at a time has it;
-// - everything else is atomic or read-only.
-unsafe impl<O: Send, L: Send> Sync for GateCell<'_, O, L> {}
-
-impl<'a, O: Observer, L: Latch> GateCell<'a, O, L> {
-    /// `parkers` and `generations`: one for each thread number. `cores`: how many can run at once.
-    pub fn new(
-        policy: AnyPolicy<'a>,
-        parkers: &'a [Parker],
-        generations: &'a mut [u32],
-        cores: u32,
-        observer: O,
-        latch: L,
-    ) -> GateCell<'a, O, L> {
-        GateCell {
-            gate: UnsafeCell::new(Gate {
-                policy,
-                generations,
-                parkers,
-                actions: Actions::new(),
-                observer,
-                latch,
-                hold: Hold::Free,
-                asked: false,
-                next: Next::Sleeps,
-                cores: HomeCore::new(cores > 1),
-                interval: Nanos::ZERO,
-            }),
-            parkers,
-            taken: AtomicU32::new(0),
-            forced: AtomicU32::new(0),
-            last: AtomicU32::new(0),
-            next: AtomicU32::new(Next::Sleeps as u32),
-        }
-    }
-
-    /// The calling thread has given the lock up.
-    ///
-    /// # Safety
-    /// As for [`GateCell::gate`].
-    pub unsafe fn released(&self, system: &impl System, now: Nanos, seat: Seat) {
-        // SAFETY: as the caller says; the reference ends with the block.
-        let (keep, next) = unsafe {
-            let gate = self.gate();
-            gate.released(system, now, seat);
-            (gate.cores.keep_of_last(), gate.next)
-        };
-        self.last.store(keep.pack(), Ordering::Relaxed);
-        self.next.store(next as u32, Ordering::Relaxed);
-    }
-
-    /// Where the calling thread, which has just given the lock up, is kept if it sleeps, and who
-    /// gets the lock.
-    pub(crate) fn after_release(&self) -> (Keep, Next) {
-        let next = Next::unpack(self.next.load(Ordering::Relaxed));
-        (Keep::unpack(self.last.load(Ordering::Relaxed)), next)
-    }
-
-    /// # Safety
-    /// The guard is held, and stays so while the result is used; no other result of this is.
-    #[allow(clippy::mut_from_ref, reason = "the guard makes it exclusive")]
-    pub unsafe fn gate(&self) -> &mut Gate<'a, O, L> {
-        // SAFETY: the caller holds the guard and no other reference, see above.
-        unsafe { &mut *self.gate.get() }
-    }
-
-    /// A thread has taken the lock, and the mutex of the forced switch is held beside the guard.
-    /// Lets those go on who were forced to give it up.
-    pub fn announce_taken(&self, system: &impl System) {
-        // Sequentially consistent with the pair in `wait_for_switch`: either this sees the sleeper
-        // counted, or the sleeper sees the count go up before it sleeps.
-        self.taken.fetch_add(1, Ordering::SeqCst);
-        if self.forced.load(Ordering::SeqCst) > 0 {
-            system.futex_wake(&self.taken, u32::MAX >> 1);
-        }
-    }
-}
+/// A holder that has been asked for this long is in C code, or it shuts the runtime down. All
+/// others ask then as well, as they do every interval without us: after this, after twice this, …
+const UNHEARD: Nanos = Nanos::from_millis(20);
 
 /// What the guard guards.
 pub struct Gate<'a, O, L> {
@@ -186,15 +72,44 @@ pub struct Gate<'a, O, L> {
     observer: O,
     latch: L,
     hold: Hold,
-    /// A drop request is out for the present hold.
-    asked: bool,
+    /// The lock is being destroyed: nobody gets it any more.
+    closed: bool,
+    /// When a drop request was made for the present hold.
+    asked: Option<Nanos>,
+    /// How long after that all others ask too.
+    unheard: Nanos,
     /// Who was granted the lock last.
     next: Next,
     cores: HomeCore,
     interval: Nanos,
 }
 
-impl<O: Observer, L: Latch> Gate<'_, O, L> {
+impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
+    pub(crate) fn new(
+        policy: AnyPolicy<'a>,
+        parkers: &'a [Parker],
+        generations: &'a mut [u32],
+        cores: u32,
+        observer: O,
+        latch: L,
+    ) -> Gate<'a, O, L> {
+        Gate {
+            policy,
+            generations,
+            parkers,
+            actions: Actions::new(),
+            observer,
+            latch,
+            hold: Hold::Free,
+            closed: false,
+            asked: None,
+            unheard: UNHEARD,
+            next: Next::Sleeps,
+            cores: HomeCore::new(cores > 1),
+            interval: Nanos::ZERO,
+        }
+    }
+
     fn parker(&self, who: WaiterId) -> Option<&Parker> {
         self.parkers.get(who.0 as usize)
     }
@@ -247,9 +162,7 @@ impl<O: Observer, L: Latch> Gate<'_, O, L> {
         let awake = self.inside(who).map(|parker| parker.wake(system));
         let keep = self.place_of(who).keep;
         self.next = match awake {
-            Some(_) if keep != Keep::Anywhere && keep == self.cores.keep_of_last() => {
-                Next::SharesTheCore
-            }
+            Some(_) if keep != Keep::Anywhere && keep == self.keep_of_last() => Next::SharesTheCore,
             Some(true) if self.cores.is_parallel() => Next::IsAwake,
             _ => Next::Sleeps,
         };
@@ -313,17 +226,27 @@ impl<O: Observer, L: Latch> Gate<'_, O, L> {
 
     fn holds(&mut self, system: &impl System, now: Nanos, seat: Seat) {
         self.greet(system, now, seat);
-        self.asked = false;
+        self.asked = None;
+        self.unheard = UNHEARD;
         self.hold = Hold::Held;
         self.step(system, now, Event::Acquire { who: seat.who }, seat.who);
     }
 
-    fn released(&mut self, system: &impl System, now: Nanos, seat: Seat) {
+    /// Where the last holder is kept if it sleeps.
+    pub(crate) fn keep_of_last(&self) -> Keep {
+        self.cores.keep_of_last()
+    }
+
+    pub(crate) fn next(&self) -> Next {
+        self.next
+    }
+
+    pub(crate) fn released(&mut self, system: &impl System, now: Nanos, seat: Seat) {
         self.greet(system, now, seat);
         self.hold = Hold::Free;
         self.next = Next::Sleeps;
         self.cores.released(system);
-        let event = Event::Release { who: seat.who, asked: self.asked };
+        let event = Event::Release { who: seat.who, asked: self.asked.is_some() };
         self.step(system, now, event, seat.who);
     }
 
@@ -352,8 +275,7 @@ impl<O: Observer, L: Latch> Gate<'_, O, L> {
         self.greet(system, now, seat);
         self.set_interval(system, now, interval, me);
         if self.step(system, now, Event::Arrive { who: me }, me) {
-            self.asked = true;
-            return Some(Outcome::Ask);
+            return Some(self.asks(system, now));
         }
         self.opens_for(me).then_some(Outcome::Retry)
     }
@@ -366,9 +288,11 @@ impl<O: Observer, L: Latch> Gate<'_, O, L> {
         me: WaiterId,
         parker: &Parker,
         switched: bool,
-        floor: Nanos,
     ) -> Option<Outcome> {
         let woken = parker.take_woken();
+        if self.closed {
+            return Some(if switched { Outcome::Retry } else { Outcome::Ask });
+        }
         if self.opens_for(me) || (woken && self.hold == Hold::Free) {
             return Some(Outcome::Retry);
         }
@@ -378,30 +302,44 @@ impl<O: Observer, L: Latch> Gate<'_, O, L> {
                 return Some(Outcome::Retry);
             }
             if self.step(system, now, Event::Expire { who: me }, me) {
-                self.asked = true;
-                return Some(Outcome::Ask);
+                return Some(self.asks(system, now));
             }
             if self.opens_for(me) || (parker.take_woken() && self.hold == Hold::Free) {
                 return Some(Outcome::Retry);
             }
         }
-        if now >= floor {
+        if parker.is_at_floor(now) {
             // A program that wants its switches rarer than this is not asked more often.
-            let asks = !switched && self.interval <= FLOOR && self.may_ask();
+            let asks = !switched && self.interval <= FLOOR && self.may_ask(now);
             return Some(if asks { Outcome::Ask } else { Outcome::Retry });
         }
         None
     }
 
     /// Whether there is a holder to ask; if so, a drop request is noted for its hold.
-    pub fn may_ask(&mut self) -> bool {
-        self.asked |= self.hold == Hold::Held;
-        self.hold == Hold::Held
+    pub fn may_ask(&mut self, now: Nanos) -> bool {
+        let held = self.hold == Hold::Held;
+        if held {
+            self.asked.get_or_insert(now);
+        }
+        held
+    }
+
+    /// The calling thread asks. If others did long ago, all do.
+    fn asks(&mut self, system: &impl System, now: Nanos) -> Outcome {
+        let since = *self.asked.get_or_insert(now);
+        if now.since(since) >= self.unheard.max(Nanos(self.interval.0.saturating_mul(4))) {
+            self.unheard = Nanos(self.unheard.0.saturating_mul(2));
+            for parker in self.parkers.iter().filter(|parker| parker.is_inside()) {
+                parker.set_floor(system, now);
+            }
+        }
+        Outcome::Ask
     }
 
     /// A thread that may have been waiting has ended.
     pub fn left(&mut self, system: &impl System, now: Nanos, who: WaiterId) {
-        if let Some(parker) = self.parkers.get(who.0 as usize) {
+        if let Some(parker) = self.parker(who) {
             parker.forget();
         }
         if self.hold == Hold::Kept(who) {
@@ -410,11 +348,109 @@ impl<O: Observer, L: Latch> Gate<'_, O, L> {
         self.step(system, now, Event::Leave { who }, who);
     }
 
-    /// Lets every waiter out, to look at the lock for itself: the lock goes away.
-    pub fn release_all(&mut self, system: &impl System) {
+    /// The lock is about to be destroyed. Lets every waiter out, as from a wait that has run out:
+    /// that is when CPython looks whether the thread is to end.
+    pub fn close(&mut self, system: &impl System) {
+        self.closed = true;
         self.unkeep();
         for parker in self.parkers.iter().filter(|parker| parker.is_inside()) {
             parker.wake(system);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use core::cell::Cell;
+
+    use deconvoy_policy::{Slot, Spec};
+
+    use super::*;
+    use crate::primitive::AtomicU32;
+
+    /// Its clock stands still but for the test; nobody sleeps.
+    struct Still(Cell<Nanos>);
+
+    impl System for Still {
+        fn now(&self) -> Nanos {
+            self.0.get()
+        }
+
+        fn futex_wait(&self, _: &AtomicU32, _: u32, _: Option<Nanos>) {
+            panic!("a test of one thread must not sleep");
+        }
+
+        fn futex_wake(&self, _: &AtomicU32, _: u32) {}
+    }
+
+    impl Latch for () {
+        fn close(&self) {}
+        fn open(&self) {}
+    }
+
+    const INTERVAL: Nanos = Nanos::from_millis(5);
+
+    /// The first two go before the rest.
+    fn seat(number: u32) -> Seat {
+        Seat { who: WaiterId(number), generation: 1, priority: i8::from(number < 2) }
+    }
+
+    /// Thread 0 holds the lock, and all others wait for it.
+    fn with_waiters(policy: &str, count: u32, test: impl FnOnce(&mut Gate<'_, (), ()>, &Still)) {
+        let mut slots = vec![Slot::default(); count as usize + 1];
+        let mut generations = vec![0; count as usize + 1];
+        let parkers: Vec<Parker> = (0..=count).map(|_| Parker::new()).collect();
+        let policy = Spec::parse(policy).unwrap().build(2, &mut slots);
+        let mut gate = Gate::new(policy, &parkers, &mut generations, 2, (), ());
+        let system = Still(Cell::new(Nanos::from_millis(1)));
+        gate.acquired(&system, system.now(), seat(0));
+        for (number, parker) in parkers.iter().enumerate().skip(1) {
+            parker.enter(system.now().after(FLOOR));
+            let ends = gate.enter(&system, system.now(), seat(number as u32), INTERVAL);
+            assert_eq!(ends, None);
+        }
+        test(&mut gate, &system);
+    }
+
+    /// Who asks if every waiter looks now.
+    fn asking(gate: &mut Gate<'_, (), ()>, system: &Still) -> Vec<u32> {
+        let parkers = gate.parkers;
+        let looks = (1..parkers.len() as u32).filter(|&number| {
+            let parker = &parkers[number as usize];
+            let outcome = gate.look(system, WaiterId(number), parker, false);
+            if outcome.is_some() {
+                parker.enter(system.now().after(FLOOR));
+                gate.enter(system, system.now(), seat(number), INTERVAL);
+            }
+            outcome == Some(Outcome::Ask)
+        });
+        looks.collect()
+    }
+
+    #[test]
+    fn all_ask_a_holder_that_does_not_hear() {
+        with_waiters("priority", 4, |gate, system| {
+            let begun = system.now();
+            let mut all = Vec::new();
+            while all.len() < 2 && system.now().since(begun) < FLOOR {
+                system.0.set(system.now().after(Nanos::from_millis(1)));
+                let asking = asking(gate, system);
+                if asking.len() == 4 {
+                    all.push(system.now().since(begun));
+                }
+            }
+            // An equal asks each interval; those below do not, but for this.
+            assert!(all[0] >= UNHEARD && all[1].since(all[0]) >= UNHEARD, "{all:?}");
+        });
+    }
+
+    #[test]
+    fn a_lock_that_goes_away_lets_all_out_as_from_a_timeout() {
+        for policy in ["timeout", "priority", "adaptive"] {
+            with_waiters(policy, 4, |gate, system| {
+                gate.close(system);
+                assert_eq!(asking(gate, system), [1, 2, 3, 4], "{policy}");
+            });
         }
     }
 }

@@ -10,14 +10,16 @@
 //! protocol between a waiter and those who wake it is in `parker.rs`, checked with loom.
 #![cfg_attr(not(any(test, loom)), no_std)]
 
+mod cell;
 mod cores;
 mod gate;
 mod parker;
 mod primitive;
 mod wait;
 
+pub use cell::GateCell;
 pub use cores::{Keep, Linger, Place};
-pub use gate::{Gate, GateCell, Observer, Outcome, Seat};
+pub use gate::{Gate, Observer, Outcome, Seat};
 pub use parker::Parker;
 pub use primitive::{AtomicU32, AtomicU64};
 pub use wait::{wait, wait_for_switch};

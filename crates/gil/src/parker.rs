@@ -3,7 +3,7 @@
 //! | `state` bit | set by | cleared by | says |
 //! |---|---|---|---|
 //! | `WOKEN` | a waker | the waiter, with the guard held | look at the lock |
-//! | `RETIME` | a waker | the waiter, before it looks at the times | `timer` or `linger` changed |
+//! | `RETIME` | a waker | the waiter, before it looks at the times | `timer`, `floor` or `linger` changed |
 //! | `PARKED` | the waiter, before it sleeps | the waiter, after | a wake-up needs a system call |
 //!
 //! The times are written by wakers and read by the waiter without the guard. Both sides go through
@@ -18,7 +18,7 @@
 use deconvoy_policy::Nanos;
 
 use crate::cores::{Keep, Kept, Linger, Place};
-use crate::primitive::{AtomicU32, AtomicU64, Ordering, spin_loop};
+use crate::primitive::{AtomicU32, AtomicU64, Ordering, const_but_for_loom, spin_loop};
 use crate::{Cores, System};
 
 const WOKEN: u32 = 1;
@@ -28,7 +28,7 @@ const PARKED: u32 = 4;
 /// Looks at the word between two looks at the clock.
 const SPINS: u32 = if cfg!(loom) { 1 } else { 24 };
 
-const NO_TIMER: u64 = u64::MAX;
+const NEVER: u64 = u64::MAX;
 
 #[derive(Debug)]
 #[repr(C, align(128))]
@@ -36,8 +36,10 @@ pub struct Parker {
     state: AtomicU32,
     /// The thread is inside `wait`, asleep or awake. Read and written with the guard held.
     inside: AtomicU32,
-    /// When its timer runs out; `NO_TIMER`: never.
+    /// When its timer runs out; `NEVER`: not at all.
     timer: AtomicU64,
+    /// When it asks, whatever else happens.
+    floor: AtomicU64,
     /// Until when it should stay awake.
     linger: AtomicU64,
     /// Until when it sleeps; valid while `PARKED`.
@@ -53,34 +55,25 @@ impl Default for Parker {
 }
 
 impl Parker {
-    #[cfg(not(loom))]
-    pub const fn new() -> Parker {
-        Parker {
-            state: AtomicU32::new(0),
-            inside: AtomicU32::new(0),
-            timer: AtomicU64::new(NO_TIMER),
-            linger: AtomicU64::new(0),
-            sleeps_until: AtomicU64::new(0),
-            kept: Kept::new(),
+    const_but_for_loom! {
+        pub fn new() -> Parker {
+            Parker {
+                state: AtomicU32::new(0),
+                inside: AtomicU32::new(0),
+                timer: AtomicU64::new(NEVER),
+                floor: AtomicU64::new(NEVER),
+                linger: AtomicU64::new(0),
+                sleeps_until: AtomicU64::new(0),
+                kept: Kept::new(),
+            }
         }
     }
 
-    #[cfg(loom)]
-    pub fn new() -> Parker {
-        Parker {
-            state: AtomicU32::new(0),
-            inside: AtomicU32::new(0),
-            timer: AtomicU64::new(NO_TIMER),
-            linger: AtomicU64::new(0),
-            sleeps_until: AtomicU64::new(0),
-            kept: Kept::new(),
-        }
-    }
-
-    /// The waiter enters; guard held.
-    pub fn enter(&self) {
+    /// The waiter enters, and asks at `floor` at the latest; guard held.
+    pub fn enter(&self, floor: Nanos) {
         self.state.store(0, Ordering::Relaxed);
-        self.timer.store(NO_TIMER, Ordering::Relaxed);
+        self.floor.store(floor.0, Ordering::Relaxed);
+        self.timer.store(NEVER, Ordering::Relaxed);
         // `linger` stays: a waiter that goes out to ask and comes back lingers on.
         self.inside.store(1, Ordering::Relaxed);
     }
@@ -120,9 +113,14 @@ impl Parker {
     pub fn take_timer(&self, now: Nanos) -> bool {
         let due = self.timer.load(Ordering::Relaxed) <= now.0;
         if due {
-            self.timer.store(NO_TIMER, Ordering::Relaxed);
+            self.timer.store(NEVER, Ordering::Relaxed);
         }
         due
+    }
+
+    /// Whether it is to ask whatever the policy says.
+    pub fn is_at_floor(&self, now: Nanos) -> bool {
+        self.floor.load(Ordering::Relaxed) <= now.0
     }
 
     /// Tells the waiter to look at the lock; guard held. Whether it was awake already.
@@ -138,6 +136,12 @@ impl Parker {
     /// Sets the timer; guard held.
     pub fn set_timer(&self, system: &impl System, at: Nanos) {
         self.timer.store(at.0, Ordering::Relaxed);
+        self.retime(system, |sleeps_until| at.0 < sleeps_until);
+    }
+
+    /// Sets when it asks, whatever else happens; guard held.
+    pub fn set_floor(&self, system: &impl System, at: Nanos) {
+        self.floor.store(at.0, Ordering::Relaxed);
         self.retime(system, |sleeps_until| at.0 < sleeps_until);
     }
 
@@ -157,18 +161,19 @@ impl Parker {
         }
     }
 
-    /// Waits, without the guard, until it is told to look, its timer runs out, or `floor` is
-    /// reached; asleep where `place` says.
-    pub fn park(&self, system: &impl System, floor: Nanos, place: Place) {
+    /// Waits, without the guard, until it is told to look, or its timer or its floor runs out;
+    /// asleep where `place` says.
+    pub fn park(&self, system: &impl System, place: Place) {
         loop {
             // Acquire pairs with the Release in `wake` and `retime`.
             if self.state.fetch_and(!RETIME, Ordering::Acquire) & WOKEN != 0 {
                 return;
             }
-            let timer = self.timer.load(Ordering::Relaxed);
+            let (timer, floor) = (&self.timer, &self.floor);
+            let until = timer.load(Ordering::Relaxed).min(floor.load(Ordering::Relaxed));
             let linger = self.linger.load(Ordering::Relaxed);
             let now = system.now().0;
-            if now >= timer || now >= floor.0 {
+            if now >= until {
                 return;
             }
             if now < linger {
@@ -186,7 +191,6 @@ impl Parker {
                 }
             }
             self.kept.settle(system, place.keep);
-            let until = timer.min(floor.0);
             self.sleeps_until.store(until, Ordering::Relaxed);
             // Release pairs with the Acquire in `retime`. It fails when the word is not 0: there is
             // something to look at.

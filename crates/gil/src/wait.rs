@@ -2,8 +2,9 @@
 
 use deconvoy_policy::{Nanos, WaiterId};
 
+use crate::cell::{GateCell, Next};
 use crate::cores::{Keep, Kept, Place};
-use crate::gate::{FLOOR, GateCell, Next, Observer, Outcome, Seat};
+use crate::gate::{FLOOR, Observer, Outcome, Seat};
 use crate::parker::Parker;
 use crate::primitive::{Ordering, spin_loop};
 use crate::{Guard, Latch, System};
@@ -39,14 +40,13 @@ pub unsafe fn wait<O: Observer, L: Latch>(
     let Some(parker) = cell.parkers.get(me.0 as usize) else { return Outcome::Retry };
     let begun = system.now();
     let switches_before = switches();
-    parker.enter();
+    parker.enter(begun.after(FLOOR));
     // SAFETY: the guard is held, and the reference ends with the call.
     let first = unsafe { cell.gate() }.enter(system, begun, seat, interval);
     if let Some(outcome) = first {
         parker.exit();
         return outcome;
     }
-    let floor = begun.after(FLOOR);
     loop {
         // SAFETY: the guard is held, and the reference ends with the call.
         let (mut place, moves) = unsafe { cell.gate() }.place_to_wait(system, me);
@@ -56,12 +56,12 @@ pub unsafe fn wait<O: Observer, L: Latch>(
         }
         // SAFETY: the guard is held; it is taken again below.
         unsafe { guard.unlock() };
-        parker.park(system, floor, place);
+        parker.park(system, place);
         // SAFETY: the guard was let go of just above.
         unsafe { lock_soon(guard, system, Some((&parker.kept, place.keep))) };
         let switched = switches() != switches_before;
         // SAFETY: the guard is held, and the reference ends with the call.
-        let outcome = unsafe { cell.gate() }.look(system, me, parker, switched, floor);
+        let outcome = unsafe { cell.gate() }.look(system, me, parker, switched);
         if let Some(outcome) = outcome {
             parker.exit();
             return outcome;

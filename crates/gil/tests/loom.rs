@@ -46,12 +46,12 @@ fn check(act: impl Fn(&Parker, &Model) + Send + Sync + Copy + 'static) {
     loom::model(move || {
         let system = Model::new();
         let parker = Arc::new(Parker::new());
-        parker.enter();
+        parker.enter(NEVER);
         let waker = {
             let (parker, system) = (parker.clone(), system.clone());
             thread::spawn(move || act(&parker, &system))
         };
-        parker.park(&system, NEVER, Place { keep: Keep::Anywhere, linger: Linger::Spin });
+        parker.park(&system, Place { keep: Keep::Anywhere, linger: Linger::Spin });
         waker.join().unwrap();
     });
 }
@@ -82,4 +82,9 @@ fn advice_to_stay_awake_does_not_hide_a_wake_up() {
         parker.set_linger(system, Nanos::ZERO);
         parker.wake(system);
     });
+}
+
+#[test]
+fn a_floor_that_is_lowered_is_never_slept_past() {
+    check(|parker, system| parker.set_floor(system, NOW));
 }

@@ -273,11 +273,8 @@ impl<'a> Adaptive<'a> {
     /// The lock has a new holder: whoever may ask it first needs a timer that is early enough.
     fn watch(&mut self, now: Nanos, actions: &mut Actions) {
         let Some(hold) = self.hold else { return };
-        let first = [self.ready.head(), self.kept.head(), self.next_slice()]
-            .into_iter()
-            .flatten()
-            .map(|who| (self.due(now, &hold, who), who))
-            .min_by_key(|&(at, _)| at);
+        let due = |who| (self.due(now, &hold, who), who);
+        let first = self.heads().into_iter().flatten().map(due).min_by_key(|&(at, _)| at);
         if let Some((at, who)) = first {
             let timer = self.slots.at(who).timer;
             if timer == Nanos::ZERO || at < timer {

@@ -9,7 +9,7 @@ use core::ffi::{c_int, c_void};
 
 use crate::host::{self, Answer};
 use crate::locks::{self, Part};
-use crate::sys::Timespec;
+use crate::sys::{Timespec, affinity_of};
 use crate::{config, real, threads};
 
 /// Where to jump.
@@ -144,17 +144,21 @@ unsafe extern "C" fn plan_timedwait(
     }
 }
 
+unsafe extern "C" fn plan_setaffinity() -> Target {
+    if config::is_on() { set_affinity as Target } else { real::SET_AFFINITY.get() }
+}
+
 /// A program that sets where one of its threads runs means the thread, not where it waits.
-unsafe extern "C" fn plan_setaffinity(thread: c_int, bytes: usize, mask: *const u64) -> Target {
-    if config::is_on() && !mask.is_null() && bytes >= size_of::<u64>() {
-        let mut cores: deconvoy_gil::Cores = [0; 16];
-        for (at, word) in cores.iter_mut().enumerate().take(bytes / size_of::<u64>()) {
-            // SAFETY: a caller of `sched_setaffinity` gives a mask of so many bytes.
-            *word = unsafe { mask.add(at).read_unaligned() };
-        }
+unsafe extern "C" fn set_affinity(thread: c_int, bytes: usize, mask: *const c_void) -> c_int {
+    // SAFETY: the arguments are the caller's.
+    let done = unsafe { real::set_affinity(thread, bytes, mask) };
+    // What the kernel made of the mask, not the mask.
+    if done == 0
+        && let Some(cores) = affinity_of(thread as u32)
+    {
         threads::allow(thread as u32, &cores);
     }
-    real::SET_AFFINITY.get()
+    done
 }
 
 /// The C library's wait, with a note at its end. Written in assembly so that a thread that is

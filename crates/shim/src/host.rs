@@ -129,7 +129,7 @@ pub fn forced(lock: &'static Lock) -> Answer {
 /// `pthread_cond_wait(switch_cond, switch_mutex)` of a served lock.
 pub unsafe extern "C" fn serve_switch(cond: *mut c_void, mutex: *mut c_void) -> c_int {
     if let Some(Part::SwitchCond(lock)) = find(cond as usize) {
-        let _visit = lock.visit();
+        let Some(_visit) = lock.visit() else { return 0 };
         let who = me().map(|me| me.who);
         // SAFETY: a condition variable is waited on with its mutex held.
         unsafe { wait_for_switch(lock.cell(), &real::Mutex(mutex), &Linux, who) };
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn serve_wait(
     deadline: *const Timespec,
 ) -> c_int {
     let Some(Part::Cond(lock)) = find(cond as usize) else { return 0 };
-    let _visit = lock.visit();
+    let Some(_visit) = lock.visit() else { return 0 };
     let guard = real::Mutex(mutex);
     let Some(me) = me() else {
         // SAFETY: the deadline is the caller's argument; the guard is held.
@@ -190,7 +190,7 @@ unsafe fn wait_as_stock(lock: &'static Lock, guard: &impl Guard, deadline: Nanos
         let now = Linux.now();
         if now >= deadline {
             // SAFETY: the guard is held.
-            let asks = lock.switches() == switches && unsafe { lock.cell().gate() }.may_ask();
+            let asks = lock.switches() == switches && unsafe { lock.cell().gate() }.may_ask(now);
             return if asks { ETIMEDOUT } else { 0 };
         }
         // SAFETY: the guard is held, and taken again below.

@@ -13,6 +13,7 @@ mod locks;
 mod names;
 mod python;
 mod real;
+mod records;
 mod sys;
 mod threads;
 mod tracing;

@@ -7,10 +7,11 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use deconvoy_gil::{GateCell, Guard, Latch, System};
-use deconvoy_policy::{MAX_THREADS, Nanos, Slot};
+use deconvoy_policy::Nanos;
 use deconvoy_trace::format::{Kind, MAX_LOCKS};
 
-use crate::sys::{Linux, Timespec, map_anonymous, peek, zero_pages};
+use crate::records::Records;
+use crate::sys::{Linux, Timespec, peek};
 use crate::threads::PARKERS;
 use crate::tracing::{self, Notes};
 use crate::{config, environment, real};
@@ -59,8 +60,10 @@ pub struct Inside {
 pub const SEVERAL: u32 = u32::MAX;
 
 pub struct Lock {
-    /// The address of `cond`; 0: free.
+    /// The address of `cond`; 0: nobody can find the lock.
     cond: AtomicUsize,
+    /// The same, for those who found it before.
+    at: AtomicUsize,
     mode: AtomicU32,
     inside: UnsafeCell<Inside>,
     /// Written in `make` when there is a policy; from then on shared by all threads, which know how
@@ -92,6 +95,7 @@ impl Lock {
         let inside = Inside { records: Records::new(), sole: 0, asked_ns: None };
         Lock {
             cond: AtomicUsize::new(0),
+            at: AtomicUsize::new(0),
             mode: AtomicU32::new(mode::FREE),
             inside: UnsafeCell::new(inside),
             cell: UnsafeCell::new(MaybeUninit::uninit()),
@@ -204,9 +208,12 @@ pub fn discover(cond: usize, mutex: usize, deadline: &Timespec) -> Option<&'stat
 }
 
 impl Lock {
-    pub fn visit(&'static self) -> Visit {
-        self.visitors.fetch_add(1, Ordering::Relaxed);
-        Visit(self)
+    /// `None`: the lock was destroyed since it was found.
+    pub fn visit(&'static self) -> Option<Visit> {
+        // Sequentially consistent with `end`: either this sees the end, or the end sees the visit.
+        self.visitors.fetch_add(1, Ordering::SeqCst);
+        let visit = Visit(self);
+        (self.mode.load(Ordering::SeqCst) == mode::SERVED).then_some(visit)
     }
 
     pub fn mode(&self) -> u32 {
@@ -221,6 +228,7 @@ impl Lock {
                 && lock.cond.compare_exchange(0, cond, Ordering::Acquire, Ordering::Relaxed).is_ok()
         })?;
         let lock = LOCKS.get(number)?;
+        lock.at.store(cond, Ordering::Relaxed);
         if number == 0 && !config::get().exec_children {
             // SAFETY: the first lock is made as the interpreter starts, before it reads its
             // environment or runs the program.
@@ -254,19 +262,27 @@ impl Lock {
         Some(lock)
     }
 
-    /// The lock is destroyed, which CPython begins with `cond` (`intact`: its mutex is still there),
-    /// or its memory is something else now.
+    /// The lock is destroyed, which CPython begins with `cond` (`intact`: the rest of it is still
+    /// there), or its memory is something else now.
     fn end(&'static self, intact: bool) {
-        if self.mode.swap(mode::FREE, Ordering::AcqRel) == mode::SERVED {
+        if self.mode.swap(mode::FREE, Ordering::SeqCst) == mode::SERVED {
             let guard = self.guard();
-            // SAFETY: the owner destroys the lock, and so does not hold its mutex. Daemon threads
-            // may still wait inside; if the memory is something else now, they wait for nothing.
+            // SAFETY: the owner destroys the lock, and so does not hold its mutexes; each is let go
+            // of before the next. Daemon threads may still wait inside; if the memory is something
+            // else now, they wait for nothing.
             unsafe {
                 if intact {
                     guard.lock();
                 }
-                self.cell().gate().release_all(&Linux);
+                self.cell().gate().close(&Linux);
                 if intact {
+                    guard.unlock();
+                    self.switch_guard().lock();
+                    self.cell().announce_taken(&Linux);
+                    self.switch_guard().unlock();
+                    self.wait_for_visitors();
+                    // Whoever left last did so with the mutex held.
+                    guard.lock();
                     guard.unlock();
                 }
             }
@@ -275,6 +291,20 @@ impl Lock {
             recorder.write(Linux.now().0, Kind::LockEnd, 0, self.number(), 0);
         }
         self.cond.store(0, Ordering::Release);
+    }
+
+    /// The C library destroys a condition variable when those who wait on it have left it. Ours are
+    /// awake and on their way; whoever takes longer finds the lock as it is left.
+    fn wait_for_visitors(&self) {
+        const LONGEST: Nanos = Nanos::from_millis(1_000);
+        const LOOK: Nanos = Nanos::from_micros(50);
+        let begun = Linux.now();
+        let mut now = begun;
+        while self.visitors.load(Ordering::SeqCst) > 0 && now.since(begun) < LONGEST {
+            let nobody = AtomicU32::new(0);
+            Linux.futex_wait(&nobody, 0, Some(now.after(LOOK)));
+            now = Linux.now();
+        }
     }
 
     pub fn number(&self) -> u8 {
@@ -297,7 +327,7 @@ impl Lock {
     }
 
     fn read(&self, before: usize) -> u64 {
-        let at = self.cond.load(Ordering::Relaxed).wrapping_sub(before);
+        let at = self.at.load(Ordering::Relaxed).wrapping_sub(before);
         // SAFETY: a field of the lock's struct, which lives as long as calls on it are made;
         // aligned as CPython's compiler aligned it.
         unsafe { (at as *const u64).read_volatile() }
@@ -305,13 +335,13 @@ impl Lock {
 
     /// The lock's own mutex.
     pub fn guard(&self) -> real::Mutex {
-        real::Mutex(self.cond.load(Ordering::Relaxed).wrapping_add(layout::MUTEX) as *mut c_void)
+        real::Mutex(self.at.load(Ordering::Relaxed).wrapping_add(layout::MUTEX) as *mut c_void)
     }
 
     /// The mutex of the forced switch.
     fn switch_guard(&self) -> real::Mutex {
-        let cond = self.cond.load(Ordering::Relaxed);
-        real::Mutex(cond.wrapping_add(layout::SWITCH_MUTEX) as *mut c_void)
+        let at = self.at.load(Ordering::Relaxed);
+        real::Mutex(at.wrapping_add(layout::SWITCH_MUTEX) as *mut c_void)
     }
 
     pub fn interval(&self) -> Nanos {
@@ -380,48 +410,6 @@ impl Latch for Locked {
     fn open(&self) {
         self.set(0);
     }
-}
-
-/// Memory for one lock's policy, of which only what is touched takes room. Kept for the next lock
-/// in this place: a program may make and end interpreters all day.
-struct Records {
-    slots: *mut Slot,
-    generations: *mut u32,
-}
-
-// SAFETY: memory that nothing else knows, reached through the lock that it belongs to.
-unsafe impl Send for Records {}
-
-impl Records {
-    const SLOTS_BYTES: usize = MAX_THREADS * size_of::<Slot>();
-    const GENERATIONS_BYTES: usize = MAX_THREADS * size_of::<u32>();
-
-    const fn new() -> Records {
-        Records { slots: core::ptr::null_mut(), generations: core::ptr::null_mut() }
-    }
-
-    /// All zeroes, whatever was there before; `None`: there is no memory.
-    fn renew(&mut self) -> Option<(&'static mut [Slot], &'static mut [u32])> {
-        self.slots = renewed(self.slots.cast(), Self::SLOTS_BYTES)?.cast();
-        self.generations = renewed(self.generations.cast(), Self::GENERATIONS_BYTES)?.cast();
-        // SAFETY: page-aligned, zeroed mappings of those sizes that stay; all-zero bytes are valid
-        // values of both types. What referred to them before belongs to a lock that is gone.
-        unsafe {
-            Some((
-                core::slice::from_raw_parts_mut(self.slots, MAX_THREADS),
-                core::slice::from_raw_parts_mut(self.generations, MAX_THREADS),
-            ))
-        }
-    }
-}
-
-/// A zeroed mapping: the one at `old`, or a fresh one.
-fn renewed(old: *mut u8, bytes: usize) -> Option<*mut u8> {
-    // SAFETY: what is not null was mapped with that size, for this alone.
-    if !old.is_null() && unsafe { zero_pages(old, bytes) } {
-        return Some(old);
-    }
-    map_anonymous(bytes)
 }
 
 /// The lock with this number.

@@ -35,6 +35,12 @@ const COND_VERSION: &core::ffi::CStr = c"GLIBC_2.3.2";
 #[cfg(target_arch = "aarch64")]
 const COND_VERSION: &core::ffi::CStr = c"GLIBC_2.17";
 
+/// The one before took no size.
+#[cfg(target_arch = "x86_64")]
+const AFFINITY_VERSION: &core::ffi::CStr = c"GLIBC_2.3.4";
+#[cfg(target_arch = "aarch64")]
+const AFFINITY_VERSION: &core::ffi::CStr = c"GLIBC_2.17";
+
 /// A symbol of the program or of any library that is loaded for everybody.
 pub fn symbol(name: &core::ffi::CStr) -> *mut c_void {
     // SAFETY: the name is zero-terminated.
@@ -49,17 +55,22 @@ pub fn is_glibc() -> bool {
 /// may run before ours.
 pub struct Real {
     name: &'static core::ffi::CStr,
-    versioned: bool,
+    /// Where there is more than one.
+    version: Option<&'static core::ffi::CStr>,
     at: AtomicPtr<c_void>,
 }
 
 impl Real {
     const fn new(name: &'static core::ffi::CStr) -> Real {
-        Real { name, versioned: false, at: AtomicPtr::new(core::ptr::null_mut()) }
+        Real { name, version: None, at: AtomicPtr::new(core::ptr::null_mut()) }
+    }
+
+    const fn versioned(name: &'static core::ffi::CStr, version: &'static core::ffi::CStr) -> Real {
+        Real { version: Some(version), ..Real::new(name) }
     }
 
     const fn cond(name: &'static core::ffi::CStr) -> Real {
-        Real { name, versioned: true, at: AtomicPtr::new(core::ptr::null_mut()) }
+        Real::versioned(name, COND_VERSION)
     }
 
     pub fn get(&self) -> *mut c_void {
@@ -71,9 +82,9 @@ impl Real {
     fn look_up(&self) -> *mut c_void {
         let name = self.name.as_ptr();
         let mut at = core::ptr::null_mut();
-        if let Some(dlvsym) = dlvsym().filter(|_| self.versioned) {
+        if let Some((version, dlvsym)) = self.version.zip(dlvsym()) {
             // SAFETY: both strings are zero-terminated.
-            at = unsafe { dlvsym(RTLD_NEXT, name, COND_VERSION.as_ptr()) };
+            at = unsafe { dlvsym(RTLD_NEXT, name, version.as_ptr()) };
         }
         if at.is_null() {
             // SAFETY: the name is zero-terminated.
@@ -99,7 +110,7 @@ pub static COND_DESTROY: Real = Real::cond(c"pthread_cond_destroy");
 pub static COND_SIGNAL: Real = Real::cond(c"pthread_cond_signal");
 pub static COND_WAIT: Real = Real::cond(c"pthread_cond_wait");
 pub static COND_TIMEDWAIT: Real = Real::cond(c"pthread_cond_timedwait");
-pub static SET_AFFINITY: Real = Real::new(c"sched_setaffinity");
+pub static SET_AFFINITY: Real = Real::versioned(c"sched_setaffinity", AFFINITY_VERSION);
 static THREAD_CREATE: Real = Real::new(c"pthread_create");
 static MUTEX_LOCK: Real = Real::new(c"pthread_mutex_lock");
 static MUTEX_TRYLOCK: Real = Real::new(c"pthread_mutex_trylock");
@@ -122,6 +133,7 @@ pub fn complete() -> bool {
         &KEY_CREATE,
         &GETSPECIFIC,
         &SETSPECIFIC,
+        &SET_AFFINITY,
         &REGISTER_ATFORK,
     ]
     .into_iter()
@@ -216,6 +228,14 @@ pub fn thread_self() -> u64 {
 pub fn thread_create<F>() -> Option<F> {
     // SAFETY: `F` is the type that POSIX gives it; checked for the one caller, `names`.
     (!THREAD_CREATE.get().is_null()).then(|| unsafe { THREAD_CREATE.typed() })
+}
+
+/// # Safety
+/// As for `sched_setaffinity`.
+pub unsafe fn set_affinity(thread: c_int, bytes: usize, mask: *const c_void) -> c_int {
+    type Set = unsafe extern "C" fn(c_int, usize, *const c_void) -> c_int;
+    // SAFETY: the type is glibc's, where this is called; the rest is the caller's.
+    unsafe { SET_AFFINITY.typed::<Set>()(thread, bytes, mask) }
 }
 
 /// Has `child` called in a child after each fork.

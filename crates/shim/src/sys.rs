@@ -162,11 +162,7 @@ impl System for Linux {
     }
 
     fn allowed(&self) -> Option<Cores> {
-        let mut cores: Cores = [0; 16];
-        let (bytes, place) = (size_of::<Cores>(), cores.as_mut_ptr() as usize);
-        // SAFETY: the kernel writes at most `bytes` to `cores`.
-        let got = unsafe { syscall(number::SCHED_GETAFFINITY, [0, bytes, place, 0, 0, 0]) };
-        (got > 0).then_some(cores)
+        affinity_of(0)
     }
 
     fn allow(&self, cores: &Cores) -> bool {
@@ -174,6 +170,16 @@ impl System for Linux {
         // SAFETY: the kernel reads `bytes` of `cores`.
         unsafe { syscall(number::SCHED_SETAFFINITY, [0, bytes, place, 0, 0, 0]) == 0 }
     }
+}
+
+/// The cores that a thread may run on; 0: the calling one.
+pub fn affinity_of(thread: u32) -> Option<Cores> {
+    let mut cores: Cores = [0; 16];
+    let (thread, bytes) = (thread as usize, size_of::<Cores>());
+    let place = cores.as_mut_ptr() as usize;
+    // SAFETY: the kernel writes at most `bytes` to `cores`.
+    let got = unsafe { syscall(number::SCHED_GETAFFINITY, [thread, bytes, place, 0, 0, 0]) };
+    (got > 0).then_some(cores)
 }
 
 pub fn pid() -> u32 {

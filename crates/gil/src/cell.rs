@@ -1,0 +1,115 @@
+//! What the threads at a gate share: the gate, which the guard guards, and what is read without it.
+
+use core::cell::UnsafeCell;
+
+use deconvoy_policy::{AnyPolicy, Nanos};
+
+use crate::cores::Keep;
+use crate::gate::{Gate, Observer, Seat};
+use crate::parker::Parker;
+use crate::primitive::{AtomicU32, Ordering};
+use crate::{Latch, System};
+
+/// Who gets the lock that was given up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Next {
+    /// Nobody yet, or one that has to wake up first.
+    Sleeps = 0,
+    /// One that is awake on another core, and takes it in a moment.
+    IsAwake = 1,
+    /// One that is kept on the core of the last holder.
+    SharesTheCore = 2,
+}
+
+impl Next {
+    fn unpack(packed: u32) -> Next {
+        match packed {
+            _ if packed == Next::IsAwake as u32 => Next::IsAwake,
+            _ if packed == Next::SharesTheCore as u32 => Next::SharesTheCore,
+            _ => Next::Sleeps,
+        }
+    }
+}
+
+/// A gate, shared between threads; what is inside is guarded by the lock owner's mutex.
+pub struct GateCell<'a, O, L> {
+    gate: UnsafeCell<Gate<'a, O, L>>,
+    pub(crate) parkers: &'a [Parker],
+    /// Counts acquisitions; those who were forced to let another in sleep on it.
+    pub(crate) taken: AtomicU32,
+    /// How many sleep on `taken` and are to be woken.
+    pub(crate) forced: AtomicU32,
+    /// Where the last holder is kept if it sleeps: a packed [`Keep`]. Written with the guard held, by
+    /// the one who gives the lock up; it reads its own while nobody can have taken the lock.
+    last: AtomicU32,
+    /// As a number, who was granted the lock then; like `last`.
+    next: AtomicU32,
+}
+
+// SAFETY:
+// - `gate` is reached only through `GateCell::gate`, whose contract is that the guard is held,
+//   so one thread at a time has it;
+// - everything else is atomic or read-only.
+unsafe impl<O: Send, L: Send> Sync for GateCell<'_, O, L> {}
+
+impl<'a, O: Observer, L: Latch> GateCell<'a, O, L> {
+    /// `parkers` and `generations`: one for each thread number. `cores`: how many can run at once.
+    pub fn new(
+        policy: AnyPolicy<'a>,
+        parkers: &'a [Parker],
+        generations: &'a mut [u32],
+        cores: u32,
+        observer: O,
+        latch: L,
+    ) -> GateCell<'a, O, L> {
+        GateCell {
+            gate: UnsafeCell::new(Gate::new(policy, parkers, generations, cores, observer, latch)),
+            parkers,
+            taken: AtomicU32::new(0),
+            forced: AtomicU32::new(0),
+            last: AtomicU32::new(0),
+            next: AtomicU32::new(Next::Sleeps as u32),
+        }
+    }
+
+    /// The calling thread has given the lock up.
+    ///
+    /// # Safety
+    /// As for [`GateCell::gate`].
+    pub unsafe fn released(&self, system: &impl System, now: Nanos, seat: Seat) {
+        // SAFETY: as the caller says; the reference ends with the block.
+        let (keep, next) = unsafe {
+            let gate = self.gate();
+            gate.released(system, now, seat);
+            (gate.keep_of_last(), gate.next())
+        };
+        self.last.store(keep.pack(), Ordering::Relaxed);
+        self.next.store(next as u32, Ordering::Relaxed);
+    }
+
+    /// Where the calling thread, which has just given the lock up, is kept if it sleeps, and who
+    /// gets the lock.
+    pub(crate) fn after_release(&self) -> (Keep, Next) {
+        let next = Next::unpack(self.next.load(Ordering::Relaxed));
+        (Keep::unpack(self.last.load(Ordering::Relaxed)), next)
+    }
+
+    /// # Safety
+    /// The guard is held, and stays so while the result is used; no other result of this is.
+    #[allow(clippy::mut_from_ref, reason = "the guard makes it exclusive")]
+    pub unsafe fn gate(&self) -> &mut Gate<'a, O, L> {
+        // SAFETY: the caller holds the guard and no other reference, see above.
+        unsafe { &mut *self.gate.get() }
+    }
+
+    /// A thread has taken the lock, and the mutex of the forced switch is held beside the guard.
+    /// Lets those go on who were forced to give it up.
+    pub fn announce_taken(&self, system: &impl System) {
+        // Sequentially consistent with the pair in `wait_for_switch`: either this sees the sleeper
+        // counted, or the sleeper sees the count go up before it sleeps.
+        self.taken.fetch_add(1, Ordering::SeqCst);
+        if self.forced.load(Ordering::SeqCst) > 0 {
+            system.futex_wake(&self.taken, u32::MAX >> 1);
+        }
+    }
+}
