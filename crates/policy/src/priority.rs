@@ -51,10 +51,24 @@ impl<'a> Priority<'a> {
         }
     }
 
+    /// Sets a timer for the first of the queue, if it may ask the holder.
+    fn time_head(&mut self, now: Nanos, actions: &mut Actions) {
+        let (Some(holder), Some(head)) = (self.holder, self.waiting.head()) else { return };
+        let (holder, mine) = (self.priority(holder), self.priority(head));
+        if mine >= holder {
+            self.slots.at_mut(head).mark = 0;
+            let wait = if mine > holder { Nanos::ZERO } else { self.interval };
+            actions.push(Action::Timer { who: head, at: now.after(wait) });
+        }
+    }
+
     /// What `who` must do about the present holder: ask now (`due`), later, or never.
     fn consider(&mut self, now: Nanos, who: WaiterId, due: bool, actions: &mut Actions) {
         let Some(holder) = self.holder else {
             self.grant_first(actions);
+            // Whoever takes the lock may be an equal, and sets a timer for the first of the queue
+            // only.
+            actions.push(Action::Timer { who, at: now.after(self.interval) });
             return;
         };
         let holder = self.priority(holder);
@@ -102,17 +116,7 @@ impl Policy for Priority<'_> {
                 self.waiting.remove(&mut self.slots, who);
                 self.slots.at_mut(who).mark = 0;
                 self.holder = Some(who);
-                if let Some(head) = self.waiting.head()
-                    && self.priority(head) >= self.priority(who)
-                {
-                    self.slots.at_mut(head).mark = 0;
-                    let wait = if self.priority(head) > self.priority(who) {
-                        Nanos::ZERO
-                    } else {
-                        self.interval
-                    };
-                    actions.push(Action::Timer { who: head, at: now.after(wait) });
-                }
+                self.time_head(now, actions);
             }
             Event::Release { who: releaser, asked } => {
                 self.holder = None;
@@ -128,6 +132,8 @@ impl Policy for Priority<'_> {
                 self.waiting.remove(&mut self.slots, who);
                 if self.holder.is_none() {
                     self.grant_first(actions);
+                } else {
+                    self.time_head(now, actions);
                 }
             }
             Event::Arrive { .. } | Event::Expire { .. } => {}
@@ -136,5 +142,51 @@ impl Policy for Priority<'_> {
 
     fn bound(&self, _threads: u32, _check: Nanos) -> Option<Nanos> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use super::*;
+
+    fn said(policy: &mut Priority<'_>, event: Event) -> Vec<Action> {
+        let mut actions = Actions::new();
+        policy.step(Nanos::ZERO, event, &mut actions);
+        actions.as_slice().to_vec()
+    }
+
+    fn times(actions: &[Action], who: WaiterId) -> bool {
+        actions.iter().any(|&action| matches!(action, Action::Timer { who: of, .. } if of == who))
+    }
+
+    /// Threads of equal priority: the first holds the lock, the others wait.
+    fn with_equals(count: u32, test: impl FnOnce(&mut Priority<'_>)) {
+        let mut slots = std::vec![Slot::default(); count as usize];
+        let mut policy = Priority::new(&mut slots);
+        for who in (0..count).map(WaiterId) {
+            said(&mut policy, Event::Start { who, priority: 0 });
+            let event = if who.0 == 0 { Event::Acquire { who } } else { Event::Arrive { who } };
+            said(&mut policy, event);
+        }
+        test(&mut policy);
+    }
+
+    #[test]
+    fn a_timer_that_runs_out_while_the_lock_is_on_its_way_is_set_anew() {
+        with_equals(3, |policy| {
+            said(policy, Event::Release { who: WaiterId(0), asked: true });
+            let actions = said(policy, Event::Expire { who: WaiterId(2) });
+            assert!(times(&actions, WaiterId(2)), "{actions:?}");
+        });
+    }
+
+    #[test]
+    fn the_next_in_the_queue_takes_over_from_one_that_leaves() {
+        with_equals(3, |policy| {
+            let actions = said(policy, Event::Leave { who: WaiterId(1) });
+            assert!(times(&actions, WaiterId(2)), "{actions:?}");
+        });
     }
 }
