@@ -1,6 +1,9 @@
 //! The gate in front of one lock: events in, actions done, waiters kept. How a thread waits at it
 //! is in `wait.rs`.
 
+#[cfg(all(test, not(loom)))]
+mod tests;
+
 use deconvoy_policy::{Action, Actions, AnyPolicy, Event, Nanos, Policy, WaiterId};
 
 use crate::cell::Next;
@@ -218,6 +221,20 @@ impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
         self.cores.acquired(system, self.policy.computes(seat.who));
     }
 
+    /// Whether `who`, the holder, computes.
+    pub fn computes(&self, who: WaiterId) -> bool {
+        self.policy.computes(who)
+    }
+
+    /// `who` has had the lock to itself, and came and went unseen. If it was last seen taking the
+    /// lock, it counts as having held it all the time.
+    pub fn returned(&mut self, system: &impl System, now: Nanos, who: WaiterId) {
+        if self.hold == Hold::Held {
+            self.hold = Hold::Free;
+            self.step(system, now, Event::Release { who, asked: false }, who);
+        }
+    }
+
     /// Another thread, `seat`, has had the lock since before anybody waited.
     pub fn is_held_by(&mut self, system: &impl System, now: Nanos, seat: Seat) {
         self.holds(system, now, seat);
@@ -355,102 +372,6 @@ impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
         self.unkeep();
         for parker in self.parkers.iter().filter(|parker| parker.is_inside()) {
             parker.wake(system);
-        }
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use core::cell::Cell;
-
-    use deconvoy_policy::{Slot, Spec};
-
-    use super::*;
-    use crate::primitive::AtomicU32;
-
-    /// Its clock stands still but for the test; nobody sleeps.
-    struct Still(Cell<Nanos>);
-
-    impl System for Still {
-        fn now(&self) -> Nanos {
-            self.0.get()
-        }
-
-        fn futex_wait(&self, _: &AtomicU32, _: u32, _: Option<Nanos>) {
-            panic!("a test of one thread must not sleep");
-        }
-
-        fn futex_wake(&self, _: &AtomicU32, _: u32) {}
-    }
-
-    impl Latch for () {
-        fn close(&self) {}
-        fn open(&self) {}
-    }
-
-    const INTERVAL: Nanos = Nanos::from_millis(5);
-
-    /// The first two go before the rest.
-    fn seat(number: u32) -> Seat {
-        Seat { who: WaiterId(number), generation: 1, priority: i8::from(number < 2) }
-    }
-
-    /// Thread 0 holds the lock, and all others wait for it.
-    fn with_waiters(policy: &str, count: u32, test: impl FnOnce(&mut Gate<'_, (), ()>, &Still)) {
-        let mut slots = vec![Slot::default(); count as usize + 1];
-        let mut generations = vec![0; count as usize + 1];
-        let parkers: Vec<Parker> = (0..=count).map(|_| Parker::new()).collect();
-        let policy = Spec::parse(policy).unwrap().build(2, &mut slots);
-        let mut gate = Gate::new(policy, &parkers, &mut generations, 2, (), ());
-        let system = Still(Cell::new(Nanos::from_millis(1)));
-        gate.acquired(&system, system.now(), seat(0));
-        for (number, parker) in parkers.iter().enumerate().skip(1) {
-            parker.enter(system.now().after(FLOOR));
-            let ends = gate.enter(&system, system.now(), seat(number as u32), INTERVAL);
-            assert_eq!(ends, None);
-        }
-        test(&mut gate, &system);
-    }
-
-    /// Who asks if every waiter looks now.
-    fn asking(gate: &mut Gate<'_, (), ()>, system: &Still) -> Vec<u32> {
-        let parkers = gate.parkers;
-        let looks = (1..parkers.len() as u32).filter(|&number| {
-            let parker = &parkers[number as usize];
-            let outcome = gate.look(system, WaiterId(number), parker, false);
-            if outcome.is_some() {
-                parker.enter(system.now().after(FLOOR));
-                gate.enter(system, system.now(), seat(number), INTERVAL);
-            }
-            outcome == Some(Outcome::Ask)
-        });
-        looks.collect()
-    }
-
-    #[test]
-    fn all_ask_a_holder_that_does_not_hear() {
-        with_waiters("priority", 4, |gate, system| {
-            let begun = system.now();
-            let mut all = Vec::new();
-            while all.len() < 2 && system.now().since(begun) < FLOOR {
-                system.0.set(system.now().after(Nanos::from_millis(1)));
-                let asking = asking(gate, system);
-                if asking.len() == 4 {
-                    all.push(system.now().since(begun));
-                }
-            }
-            // An equal asks each interval; those below do not, but for this.
-            assert!(all[0] >= UNHEARD && all[1].since(all[0]) >= UNHEARD, "{all:?}");
-        });
-    }
-
-    #[test]
-    fn a_lock_that_goes_away_lets_all_out_as_from_a_timeout() {
-        for policy in ["timeout", "priority", "adaptive"] {
-            with_waiters(policy, 4, |gate, system| {
-                gate.close(system);
-                assert_eq!(asking(gate, system), [1, 2, 3, 4], "{policy}");
-            });
         }
     }
 }

@@ -15,10 +15,10 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering;
 
-use deconvoy_gil::{Guard, Outcome, System, wait, wait_for_switch};
+use deconvoy_gil::{Guard, Outcome, System, Usage, wait, wait_for_switch};
 use deconvoy_policy::Nanos;
 
-use crate::locks::{Lock, Part, SEVERAL, by_number, find, mode};
+use crate::locks::{Inside, Lock, Part, by_number, find, mode};
 use crate::sys::{Linux, Timespec};
 use crate::threads::{Me, PARKERS, me, other};
 use crate::{config, names, real, tracing};
@@ -67,18 +67,27 @@ pub fn released(lock: &'static Lock) -> Answer {
         me.slot.holds.store(0, Ordering::Relaxed);
         // SAFETY: CPython signals `cond` with the mutex held; the reference ends with this call.
         let inside = unsafe { lock.inside() };
-        if inside.sole == me.who.0 + 1 {
+        if inside.usage == Usage::Alone(me.who) {
             return;
         }
         let now = Linux.now();
         if config::get().policy.is_some() {
             // SAFETY: as above.
             unsafe { lock.cell().released(&Linux, now, me.seat()) };
+            // One that does not compute earns credit from here on, as it does elsewhere.
+            make_own(lock, inside, me);
         } else if let Some(recorder) = tracing::recorder() {
             recorder.release(now.0, me.trace(), lock.number(), inside.asked_ns.take());
         }
     });
     if mode == mode::SERVED { Answer::Serve } else { Answer::PassOn }
+}
+
+/// Gives the lock to the calling thread if that has had it to itself for long.
+fn make_own(lock: &'static Lock, inside: &mut Inside, me: Me) {
+    if inside.usage.is_ripe(me.who) && !lock.has_visitors() && tracing::recorder().is_none() {
+        inside.usage = Usage::Alone(me.who);
+    }
 }
 
 /// A thread has taken the lock: a signal on `switch_cond`. Called with both mutexes held.
@@ -92,17 +101,23 @@ pub fn acquired(lock: &'static Lock) -> Answer {
         // SAFETY: CPython signals `switch_cond` in `take_gil` with the mutex held; the reference
         // ends with this call.
         let inside = unsafe { lock.inside() };
-        let traced = tracing::recorder().is_some();
-        let mine = me.who.0 + 1;
-        if !traced && (inside.sole == 0 || inside.sole == mine) {
-            inside.sole = mine;
+        if tracing::recorder().is_none() && inside.usage.is_own(me.who) {
             return;
         }
-        inside.sole = SEVERAL;
         let now = Linux.now();
         if config::get().policy.is_some() {
+            if let Usage::Alone(other) = inside.usage {
+                // SAFETY: as above.
+                unsafe { lock.cell().gate() }.returned(&Linux, now, other);
+            }
+            inside.usage.taken(me.who);
             // SAFETY: as above.
-            unsafe { lock.cell().gate() }.acquired(&Linux, now, me.seat());
+            let gate = unsafe { lock.cell().gate() };
+            gate.acquired(&Linux, now, me.seat());
+            if gate.computes(me.who) {
+                // It earns nothing from here on, as it would not if it kept the lock.
+                make_own(lock, inside, me);
+            }
         } else if let Some(recorder) = tracing::recorder() {
             inside.asked_ns = None;
             recorder.acquire(now.0, me.trace(), lock.number());
@@ -157,13 +172,14 @@ pub unsafe extern "C" fn serve_wait(
     me.slot.busy.store(1, Ordering::Relaxed);
     // SAFETY: CPython waits on `cond` with the mutex held; the reference ends with this block.
     let inside = unsafe { lock.inside() };
-    if inside.sole != SEVERAL {
-        // The one thread so far holds the lock, and the policy does not know it yet.
-        let holder = inside.sole.checked_sub(1).and_then(|n| other(deconvoy_policy::WaiterId(n)));
-        inside.sole = SEVERAL;
-        if let Some(holder) = holder {
-            // SAFETY: as above.
-            unsafe { lock.cell().gate() }.is_held_by(&Linux, Linux.now(), holder.seat());
+    if let Some(alone) = inside.usage.contended() {
+        // It holds the lock, and the policy does not know.
+        // SAFETY: as above.
+        let gate = unsafe { lock.cell().gate() };
+        let now = Linux.now();
+        gate.returned(&Linux, now, alone);
+        if let Some(holder) = other(alone) {
+            gate.is_held_by(&Linux, now, holder.seat());
         }
     }
     let interval = lock.interval();

@@ -6,7 +6,7 @@ use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use deconvoy_gil::{GateCell, Guard, Latch, System};
+use deconvoy_gil::{GateCell, Guard, Latch, System, Usage};
 use deconvoy_policy::Nanos;
 use deconvoy_trace::format::{Kind, MAX_LOCKS};
 
@@ -50,14 +50,10 @@ pub mod mode {
 /// What the lock's own mutex guards.
 pub struct Inside {
     records: Records,
-    /// The only thread seen so far, as number + 1; 0: none; `SEVERAL`. While there is only one
-    /// and no trace is written, nothing is done at all.
-    pub sole: u32,
+    pub usage: Usage,
     /// Watching: when the present holder was first asked.
     pub asked_ns: Option<u64>,
 }
-
-pub const SEVERAL: u32 = u32::MAX;
 
 pub struct Lock {
     /// The address of `cond`; 0: nobody can find the lock.
@@ -92,7 +88,7 @@ unsafe impl Sync for Lock {}
 
 impl Lock {
     const fn new() -> Lock {
-        let inside = Inside { records: Records::new(), sole: 0, asked_ns: None };
+        let inside = Inside { records: Records::new(), usage: Usage::Fresh, asked_ns: None };
         Lock {
             cond: AtomicUsize::new(0),
             at: AtomicUsize::new(0),
@@ -216,6 +212,11 @@ impl Lock {
         (self.mode.load(Ordering::SeqCst) == mode::SERVED).then_some(visit)
     }
 
+    /// Whether a thread is inside a call that is served; the lock's own mutex is held.
+    pub fn has_visitors(&self) -> bool {
+        self.visitors.load(Ordering::Relaxed) > 0
+    }
+
     pub fn mode(&self) -> u32 {
         self.mode.load(Ordering::Acquire)
     }
@@ -239,7 +240,7 @@ impl Lock {
         let notes = Notes { recorder, lock: number.min(255) as u8, asked_ns: None };
         // SAFETY: nobody else knows the lock yet.
         let inside = unsafe { &mut *lock.inside.get() };
-        inside.sole = 0;
+        inside.usage = Usage::Fresh;
         inside.asked_ns = None;
         let latch = Locked(cond.wrapping_sub(layout::LOCKED) as *const AtomicU32);
         if let Some(spec) = config::get().policy {
