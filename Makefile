@@ -79,7 +79,7 @@ $(STAMPS)/mypy: $(PYTHON_CHECKED) $(STAMPS)/tools
 	MYPYPATH=benchmarks:python $(DEV)/mypy --strict benchmarks/pyperformance
 	MYPYPATH=benchmarks/programs $(DEV)/mypy --strict benchmarks/programs
 	$(DEV)/mypy --strict ci/interpreters
-	MYPYPATH=python $(DEV)/mypy --strict ci/cpython-tests
+	MYPYPATH=ci:python $(DEV)/mypy --strict ci/cpython-tests ci/cpythontests
 	@touch $@
 
 $(STAMPS)/stubtest: $(STAMPS)/installed
