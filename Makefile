@@ -76,7 +76,7 @@ $(STAMPS)/ruff: $(PYTHON_CHECKED) $(STAMPS)/tools
 $(STAMPS)/mypy: $(PYTHON_CHECKED) $(STAMPS)/tools
 	$(DEV)/mypy --strict python hatch_build.py
 	MYPYPATH=benchmarks:python $(DEV)/mypy --strict benchmarks/servers benchmarks/serving
-	MYPYPATH=benchmarks:python $(DEV)/mypy --strict benchmarks/pyperformance
+	MYPYPATH=benchmarks:python $(DEV)/mypy --strict benchmarks/pyperformance benchmarks/probe
 	MYPYPATH=benchmarks/programs $(DEV)/mypy --strict benchmarks/programs
 	$(DEV)/mypy --strict ci/interpreters
 	MYPYPATH=ci:python $(DEV)/mypy --strict ci/cpython-tests ci/cpythontests
