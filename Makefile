@@ -76,10 +76,10 @@ $(STAMPS)/ruff: $(PYTHON_CHECKED) $(STAMPS)/tools
 $(STAMPS)/mypy: $(PYTHON_CHECKED) $(STAMPS)/tools
 	$(DEV)/mypy --strict python hatch_build.py
 	MYPYPATH=benchmarks:python $(DEV)/mypy --strict benchmarks/servers benchmarks/serving
-	MYPYPATH=benchmarks:python $(DEV)/mypy --strict benchmarks/pyperformance
+	MYPYPATH=benchmarks:python $(DEV)/mypy --strict benchmarks/pyperformance benchmarks/probe
 	MYPYPATH=benchmarks/programs $(DEV)/mypy --strict benchmarks/programs
 	$(DEV)/mypy --strict ci/interpreters
-	MYPYPATH=python $(DEV)/mypy --strict ci/cpython-tests
+	MYPYPATH=ci:python $(DEV)/mypy --strict ci/cpython-tests ci/cpythontests
 	@touch $@
 
 $(STAMPS)/stubtest: $(STAMPS)/installed

@@ -68,15 +68,16 @@ def compiled(scenario: str, program: str) -> Path:
     """
     source = SCENARIOS / scenario / f"{program}.c"
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "deconvoy" / "bench"
-    binary = cache / f"{scenario}-{program}-{digest}"
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    binaries = base / "deconvoy" / "bench"
+    binary = binaries / f"{scenario}-{program}-{digest}"
     if binary.exists():
         return binary
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         raise UserError("no C compiler for the runtime c: install gcc, or leave it out")
-    cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache) as folder:
+    binaries.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=binaries) as folder:
         made = Path(folder) / "program"
         command = [compiler, "-O2", "-pthread", "-o", str(made), str(source)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,0 +1,1 @@
+"""What `ci/cpython-tests` is made of."""

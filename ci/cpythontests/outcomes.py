@@ -1,0 +1,73 @@
+"""How a method came out, read from what the recorder wrote down."""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+# Of several outcomes of one method, with its subtests, the last of these counts.
+OUTCOMES = ["pass", "expected failure", "skip", "unexpected success", "fail", "error"]
+OUTCOMES += ["hang", "crash", "missing"]
+GOOD = ("pass", "expected failure", "skip")
+# What is no method: the module's import and exit status, the process's end.
+MODULE, EXIT = "<module>", "<exit>"
+
+
+@dataclass
+class Result:
+    outcome: str
+    said: str = ""
+
+    def add(self, outcome: str, said: str) -> None:
+        if OUTCOMES.index(outcome) > OUTCOMES.index(self.outcome):
+            self.outcome, self.said = outcome, said
+
+
+Results = dict[str, Result]
+
+
+def is_method(method: str) -> bool:
+    return not method.startswith(("<", "setUp", "tearDown"))
+
+
+def read_events(events: Path, status: int, hung: bool, log: str, results: Results) -> bool:
+    """Add what a process wrote down to `results`; True if no other need be started."""
+    running, ended, failed = "", None, False
+    before = len(results)
+    lines = events.read_text().splitlines() if events.exists() else []
+    for event, method, said in map(json.loads, lines):
+        if event == "end":
+            ended = said
+        elif event == "start":
+            running = method
+        elif event == "stop":
+            # Without any outcome: subtests failed, and were written down.
+            results.setdefault(method, Result("pass"))
+            running = ""
+        else:
+            results.setdefault(method, Result(event, said)).add(event, said)
+            failed = failed or event not in GOOD
+    fatal = "hang" if hung else "crash"
+    if ended is None and running:
+        results.setdefault(running, Result(fatal)).add(fatal, where(log))
+        return False
+    if ended is None:
+        results[MODULE] = Result(fatal, f"status {status}, between methods; {where(log)}")
+    elif ended not in (0, 4) and not failed:
+        results.setdefault(MODULE, Result("error", f"exit status {ended}; {last_line(log)}"))
+    else:
+        results.setdefault(MODULE, Result("pass" if len(results) > before else "skip"))
+    if ended is not None:
+        as_told = status == ended
+        results[EXIT] = Result("pass") if as_told else Result(fatal, f"{status}; {where(log)}")
+    return True
+
+
+def where(log: str) -> str:
+    """The top of a fatal error's traceback."""
+    found = re.search(r"^(Fatal|Timeout \().*?^  File (.*?)$", log, re.MULTILINE | re.DOTALL)
+    return found[2] if found else last_line(log)
+
+
+def last_line(log: str) -> str:
+    return (log.strip().splitlines() or ["it said nothing"])[-1][:200]
