@@ -203,6 +203,12 @@ impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
         }
     }
 
+    /// The calling thread, `seat`, was made by `by`, and has not held the lock yet.
+    pub fn made(&mut self, system: &impl System, now: Nanos, seat: Seat, by: WaiterId) {
+        self.greet(system, now, seat);
+        self.step(system, now, Event::Made { who: seat.who, by }, seat.who);
+    }
+
     /// The program's own switch interval, as last read.
     pub fn set_interval(&mut self, system: &impl System, now: Nanos, length: Nanos, me: WaiterId) {
         if self.interval != length {

@@ -32,6 +32,7 @@
 //! Pathology: none known. With more I/O-bound threads than the lock can serve, each of them and
 //! all CPU-bound ones together get equal shares.
 
+mod inherit;
 mod linger;
 mod rules;
 
@@ -190,7 +191,7 @@ impl<'a> Adaptive<'a> {
         actions.push(Action::Grant { who });
     }
 
-    /// A new thread may begin at once, but has to earn the rest: many that start together and
+    /// A new thread may begin at once, but has to earn or inherit the rest: many that start together and
     /// compute would else go before everybody for a slice each.
     fn start(&mut self, now: Nanos, who: WaiterId, priority: i8) {
         self.forget(who);
@@ -370,6 +371,7 @@ impl Policy for Adaptive<'_> {
     fn step(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
         match event {
             Event::Start { who, priority } => self.start(now, who, priority),
+            Event::Made { who, by } if self.slots.has(who) => self.inherit(now, who, by),
             Event::Interval { length } => {
                 self.hands_off = (length > HANDS_OFF).then_some(length);
             }
@@ -378,7 +380,7 @@ impl Policy for Adaptive<'_> {
             Event::Release { who, asked } => self.release(now, who, asked, actions),
             Event::Expire { who } if self.waits(who) => self.expire(now, who, actions),
             Event::Leave { who } => self.leave(now, who, actions),
-            Event::Arrive { .. } | Event::Expire { .. } => {}
+            Event::Made { .. } | Event::Arrive { .. } | Event::Expire { .. } => {}
         }
     }
 

@@ -70,6 +70,9 @@ pub enum Event {
     /// A thread is new under this number. `priority` is its static priority: more goes first,
     /// 0 is usual; only the `priority` policy reads it.
     Start { who: WaiterId, priority: i8 },
+    /// `who`, which has not held the lock yet, was made by `by`, another thread that uses it.
+    /// Reported if the driver can tell, at the latest before the first [`Event::Acquire`].
+    Made { who: WaiterId, by: WaiterId },
     /// The program's own switch interval is `length` from now on (CPython: `sys.setswitchinterval`).
     Interval { length: Nanos },
     /// `who` finds the lock held, or kept for another, and begins to wait; or it waits on after

@@ -136,7 +136,7 @@ impl Policy for Priority<'_> {
                     self.time_head(now, actions);
                 }
             }
-            Event::Arrive { .. } | Event::Expire { .. } => {}
+            Event::Made { .. } | Event::Arrive { .. } | Event::Expire { .. } => {}
         }
     }
 

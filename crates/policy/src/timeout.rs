@@ -103,7 +103,7 @@ impl Policy for Timeout<'_> {
                     actions.push(Action::Wake { who: next });
                 }
             }
-            Event::Arrive { .. } | Event::Expire { .. } => {}
+            Event::Made { .. } | Event::Arrive { .. } | Event::Expire { .. } => {}
         }
     }
 

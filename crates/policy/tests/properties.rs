@@ -78,7 +78,7 @@ proptest! {
     /// Events that make no sense (a driver's bug, a thread that died) must not break it.
     #[test]
     fn no_event_breaks_it(
-        events in prop::collection::vec((0u8..7, 0u32..6, 0u64..10_000_000, any::<bool>()), 0..300),
+        events in prop::collection::vec((0u8..8, 0u32..6, 0u64..10_000_000, any::<bool>()), 0..300),
         policy in prop::sample::select(&POLICIES[..])
     ) {
         use deconvoy_policy::{Event, Nanos, WaiterId};
@@ -96,6 +96,7 @@ proptest! {
                 3 => Event::Acquire { who },
                 4 => Event::Release { who, asked },
                 5 => Event::Expire { who },
+                6 => Event::Made { who, by: WaiterId(after as u32 % 6) },
                 _ => Event::Leave { who },
             };
             let mut actions = Actions::new();
@@ -213,4 +214,42 @@ fn the_lock_is_not_kept_idle_for_equals() {
         let ours = held_under(policy);
         assert!(ours as f64 > 0.95 * stock as f64, "{policy}: {ours} of {stock} ns");
     }
+}
+
+/// A thread for each request: what the one that accepts them has earned by waiting is shared by
+/// those that it makes, and no more than that.
+#[test]
+fn adaptive_gives_a_new_thread_half_of_what_its_maker_has() {
+    use deconvoy_policy::{Action, Event, Nanos, WaiterId};
+    let [maker, spinner] = [0, 1].map(WaiterId);
+    let mut slots = [Slot::default(); 8];
+    let mut policy = Spec::parse("adaptive").unwrap().build(2, &mut slots);
+    let mut tell = |now, event| {
+        let mut actions = Actions::new();
+        policy.step(now, event, &mut actions);
+        actions.as_slice().to_vec()
+    };
+    let mut now = Nanos::from_millis(1);
+    for who in [maker, spinner] {
+        tell(now, Event::Start { who, priority: 0 });
+    }
+    tell(now, Event::Acquire { who: spinner });
+    now = now.after(Nanos::from_millis(50));
+    let mut before_asked_us = Vec::new();
+    for who in (2..6).map(WaiterId) {
+        tell(now, Event::Start { who, priority: 0 });
+        tell(now, Event::Made { who, by: maker });
+        tell(now, Event::Release { who: spinner, asked: true });
+        tell(now, Event::Acquire { who });
+        let told = tell(now, Event::Arrive { who: spinner });
+        let asks_at = told.iter().find_map(|&action| match action {
+            Action::Timer { who, at } if who == spinner => Some(at),
+            _ => None,
+        });
+        before_asked_us.push(asks_at.unwrap().since(now).0 / 1_000);
+        tell(now, Event::Release { who, asked: false });
+        tell(now, Event::Acquire { who: spinner });
+    }
+    // 100 us of patience in each.
+    assert_eq!(before_asked_us, [2_600, 1_350, 725, 600]);
 }

@@ -16,7 +16,7 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering;
 
 use deconvoy_gil::{Guard, Outcome, System, Usage, wait, wait_for_switch};
-use deconvoy_policy::Nanos;
+use deconvoy_policy::{Nanos, WaiterId};
 
 use crate::locks::{Inside, Lock, Part, by_number, find, mode};
 use crate::sys::{Linux, Timespec};
@@ -113,6 +113,9 @@ pub fn acquired(lock: &'static Lock) -> Answer {
             inside.usage.taken(me.who);
             // SAFETY: as above.
             let gate = unsafe { lock.cell().gate() };
+            if let Some(by) = me.slot.made_by.swap(0, Ordering::Relaxed).checked_sub(1) {
+                gate.made(&Linux, now, me.seat(), WaiterId(by));
+            }
             gate.acquired(&Linux, now, me.seat());
             if gate.computes(me.who) {
                 // It earns nothing from here on, as it would not if it kept the lock.

@@ -3,32 +3,40 @@
 //! CPython tells the kernel from 3.14 on. Before that a thread's name is known where it is made:
 //! `threading.Thread.start` enters the object into `threading._limbo` and then has the interpreter
 //! call `pthread_create`, with the lock held. There the name is read, through the interpreter's
-//! public API, and left for the new thread to find.
+//! public API, and left for the new thread to find, with the number of the one that made it.
 
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use deconvoy_policy::WaiterId;
 
 use crate::threads::{self, Me};
 use crate::{python, real, sys, tracing};
 
 pub const NAME_BYTES: usize = 64;
 
-/// Names that new threads have not fetched yet. A thread that starts another waits for it, so a
-/// few places do; when they are all taken a thread goes without its name.
+/// What new threads have not fetched yet. A thread that starts another waits for it, so a
+/// few places do; when they are all taken a thread goes without.
 static LEFT: [Left; 32] = [const { Left::new() }; 32];
 
 /// | `thread` | means |
 /// |---|---|
 /// | `FREE` | nothing here |
-/// | `TAKEN` | one thread is at the name |
-/// | other | the name of that thread (a `pthread_t`) is here |
+/// | `TAKEN` | one thread is at the note |
+/// | other | the note is for that thread (a `pthread_t`) |
 struct Left {
     thread: AtomicU64,
-    name: UnsafeCell<[u8; NAME_BYTES]>,
+    note: UnsafeCell<Note>,
 }
 
-// SAFETY: `name` is reached only by the one thread that moved `thread` to `TAKEN`.
+#[derive(Clone, Copy)]
+struct Note {
+    name: [u8; NAME_BYTES],
+    made_by: WaiterId,
+}
+
+// SAFETY: `note` is reached only by the one thread that moved `thread` to `TAKEN`.
 unsafe impl Sync for Left {}
 
 const FREE: u64 = 0;
@@ -36,36 +44,38 @@ const TAKEN: u64 = u64::MAX;
 
 impl Left {
     const fn new() -> Left {
-        Left { thread: AtomicU64::new(FREE), name: UnsafeCell::new([0; NAME_BYTES]) }
+        let note = Note { name: [0; NAME_BYTES], made_by: WaiterId(0) };
+        Left { thread: AtomicU64::new(FREE), note: UnsafeCell::new(note) }
     }
 
     /// Takes the place in state `from`, does `act`, and leaves it in state `to`.
-    fn take(&self, from: u64, to: u64, act: impl FnOnce(&mut [u8; NAME_BYTES])) -> bool {
-        // Acquire pairs with the Release below: the name is seen.
+    fn take(&self, from: u64, to: u64, act: impl FnOnce(&mut Note)) -> bool {
+        // Acquire pairs with the Release below: the note is seen.
         if self.thread.compare_exchange(from, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_err()
         {
             return false;
         }
         // SAFETY: this thread moved it to `TAKEN`.
-        act(unsafe { &mut *self.name.get() });
+        act(unsafe { &mut *self.note.get() });
         self.thread.store(to, Ordering::Release);
         true
     }
 }
 
-/// A thread was made by the calling one, which holds a lock of the interpreter's.
-pub fn leave_for(thread: u64) {
-    let mut name = [0; NAME_BYTES];
-    if !python::name_of_starting_thread(&mut name) {
+/// A thread was made by the calling one, `me`, which holds a lock of the interpreter's.
+pub fn leave_for(thread: u64, me: Me) {
+    let mut note = Note { name: [0; NAME_BYTES], made_by: me.who };
+    if !python::name_of_starting_thread(&mut note.name) {
         return;
     }
-    let _ = LEFT.iter().any(|left| left.take(FREE, thread, |place| *place = name));
+    let _ = LEFT.iter().any(|left| left.take(FREE, thread, |place| *place = note));
 }
 
-fn fetch() -> Option<[u8; NAME_BYTES]> {
+fn fetch() -> Option<Note> {
     let me = real::thread_self();
-    let mut name = [0; NAME_BYTES];
-    LEFT.iter().any(|left| left.take(me, FREE, |place| name = *place)).then_some(name)
+    let mut found = None;
+    LEFT.iter().any(|left| left.take(me, FREE, |place| found = Some(*place)));
+    found
 }
 
 fn text(name: &[u8]) -> &[u8] {
@@ -122,10 +132,11 @@ pub fn acquired(me: Me) {
     }
     let given = &me.slot.inherited.1;
     if count == 1
-        && let Some(name) = fetch()
+        && let Some(note) = fetch()
     {
         given.store(1, Ordering::Relaxed);
-        set(me, text(&name));
+        me.slot.made_by.store(note.made_by.0 + 1, Ordering::Relaxed);
+        set(me, text(&note.name));
     }
     let kernels = sys::thread_name();
     // CPython's own name for the thread is longer than the 15 bytes that the kernel keeps of it.
@@ -156,9 +167,11 @@ pub unsafe extern "C" fn pthread_create(
     let Some(create) = real::thread_create::<Create>() else { return EAGAIN };
     // SAFETY: the arguments are the caller's, passed on as they are.
     let result = unsafe { create(thread, attributes, start, argument) };
-    if result == 0 && threads::holds_a_lock() {
+    if result == 0
+        && let Some(me) = threads::holder()
+    {
         // SAFETY: the call succeeded and wrote the new thread's handle there.
-        leave_for(unsafe { *thread });
+        leave_for(unsafe { *thread }, me);
     }
     result
 }

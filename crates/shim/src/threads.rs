@@ -29,6 +29,8 @@ pub struct Slot {
     /// 1: it holds a lock.
     pub holds: AtomicU32,
     pub inherited: Inherited,
+    /// Who made it, as number + 1, until a policy was told; 0: not known.
+    pub made_by: AtomicU32,
     next_free: AtomicU32,
 }
 
@@ -45,6 +47,7 @@ impl Slot {
             switches: AtomicU64::new(0),
             holds: AtomicU32::new(0),
             inherited: Inherited::new(),
+            made_by: AtomicU32::new(0),
             next_free: AtomicU32::new(0),
         }
     }
@@ -114,12 +117,12 @@ pub fn me() -> Option<Me> {
     }
 }
 
-/// Whether the calling thread holds a lock of an interpreter's.
-pub fn holds_a_lock() -> bool {
-    let Some(key) = KEY.load(Ordering::Relaxed).checked_sub(1) else { return false };
+/// The calling thread, if it holds a lock of an interpreter's.
+pub fn holder() -> Option<Me> {
+    let key = KEY.load(Ordering::Relaxed).checked_sub(1)?;
     let number = real::get_specific(key) as u32;
     let me = number.checked_sub(1).and_then(Me::at);
-    me.is_some_and(|me| me.slot.holds.load(Ordering::Relaxed) > 0)
+    me.filter(|me| me.slot.holds.load(Ordering::Relaxed) > 0)
 }
 
 #[cold]
@@ -144,6 +147,7 @@ fn begin(me: Me) {
     slot.acquired.store(0, Ordering::Relaxed);
     slot.trace.store(0, Ordering::Relaxed);
     slot.holds.store(0, Ordering::Relaxed);
+    slot.made_by.store(0, Ordering::Relaxed);
     if let Some(parker) = PARKERS.get(me.who.0 as usize) {
         parker.forget();
     }

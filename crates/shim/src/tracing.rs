@@ -179,6 +179,9 @@ impl Observer for Notes {
                 let greeting = Greeting { priority, number: Some(who.0) };
                 recorder.write(now.0, Kind::Greet, trace_number(who), lock, greeting.pack());
             }
+            Event::Made { who, by } => {
+                recorder.write(now.0, Kind::Made, trace_number(who), lock, by.0);
+            }
             Event::Interval { length } => recorder.interval(now.0, 0, lock, length.0),
             Event::Arrive { who } => recorder.arrive(now.0, trace_number(who), lock),
             Event::Acquire { who } => {

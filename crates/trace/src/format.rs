@@ -169,10 +169,12 @@ pub enum Kind {
     Linger = 37,
     /// The policy keeps the free lock for it.
     Grant = 38,
+    /// The policy is told which thread made it. Argument: the driver's number of that one.
+    Made = 39,
 }
 
 impl Kind {
-    pub const ALL: [Kind; 18] = [
+    pub const ALL: [Kind; 19] = [
         Kind::Start,
         Kind::End,
         Kind::Arrive,
@@ -191,6 +193,7 @@ impl Kind {
         Kind::Timer,
         Kind::Linger,
         Kind::Grant,
+        Kind::Made,
     ];
 
     pub fn from_code(code: u8) -> Option<Kind> {

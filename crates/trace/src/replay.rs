@@ -181,6 +181,9 @@ impl Replay<'_> {
                 self.records.insert(who, event.thread);
                 Told::Start { who, priority: Greeting::unpack(event.argument).priority }
             }
+            Kind::Made => {
+                Told::Made { who: self.who(number, event)?, by: WaiterId(event.argument) }
+            }
             Kind::Interval => {
                 Told::Interval { length: Nanos::from_micros(u64::from(event.argument)) }
             }
