@@ -139,6 +139,11 @@ impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
                         parker.wake(system);
                     }
                 }
+                Action::Recall { who } => {
+                    if let Some(parker) = self.inside(who) {
+                        parker.take_woken();
+                    }
+                }
                 Action::Grant { who } => self.grant(system, who),
                 Action::Timer { who, at } => {
                     if let Some(parker) = self.inside(who) {

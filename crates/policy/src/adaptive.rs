@@ -99,6 +99,8 @@ pub struct Adaptive<'a> {
     spent: Queue,
     hold: Option<Hold>,
     granted: Option<WaiterId>,
+    /// Who was told to wake, and has not taken the lock since.
+    woken: Option<WaiterId>,
     /// The virtual clock stood at `clock` at `clock_from`, and runs from there (which may lie
     /// ahead: the holder spends its credit until then).
     clock: u64,
@@ -124,6 +126,7 @@ impl<'a> Adaptive<'a> {
             spent: Queue::new(QueueId::SPENT),
             hold: None,
             granted: None,
+            woken: None,
             // So far on that no mark is ever below zero.
             clock: params.credit.0,
             clock_from: Nanos::ZERO,
@@ -187,8 +190,26 @@ impl<'a> Adaptive<'a> {
     }
 
     fn grant(&mut self, who: WaiterId, actions: &mut Actions) {
+        self.recall(who, actions);
         self.granted = Some(who);
         actions.push(Action::Grant { who });
+    }
+
+    fn wake(&mut self, who: WaiterId, actions: &mut Actions) {
+        self.recall(who, actions);
+        self.granted = Some(who);
+        self.woken = Some(who);
+        actions.push(Action::Wake { who });
+    }
+
+    /// Whoever was woken for an earlier release and comes only now, from behind another thread on
+    /// its core, is not to take the lock before `next` if it then computes for a slice.
+    fn recall(&mut self, next: WaiterId, actions: &mut Actions) {
+        let late =
+            self.woken.take().filter(|&who| who != next && !self.ready.holds(&self.slots, who));
+        if let Some(who) = late {
+            actions.push(Action::Recall { who });
+        }
     }
 
     /// A new thread may begin at once, but has to earn or inherit the rest: many that start together and
@@ -201,6 +222,7 @@ impl<'a> Adaptive<'a> {
 
     fn arrive(&mut self, now: Nanos, who: WaiterId, actions: &mut Actions) {
         self.slots.at_mut(who).timer = Nanos::ZERO;
+        self.woken = self.woken.filter(|&other| other != who);
         if !self.waits(who) {
             self.returned(now, who);
             self.slots.at_mut(who).arrived_at = now;
@@ -257,6 +279,7 @@ impl<'a> Adaptive<'a> {
         self.dequeue(who);
         self.set_credit(now, who, credit);
         self.granted = None;
+        self.woken = self.woken.filter(|&other| other != who);
         self.score_linger(now, who);
         let interrupted = self.turn.is_some_and(|owner| self.waits(owner) || self.returns(now));
         if self.turn != Some(who) && !interrupted {
@@ -327,8 +350,7 @@ impl<'a> Adaptive<'a> {
         } else {
             // The lock is not kept idle for a waiter that has to wake up: many threads that need
             // it for a moment each would go at the pace of wake-ups.
-            self.granted = Some(next);
-            actions.push(Action::Wake { who: next });
+            self.wake(next, actions);
         }
     }
 
@@ -347,6 +369,7 @@ impl<'a> Adaptive<'a> {
     fn forget(&mut self, who: WaiterId) {
         self.dequeue(who);
         self.granted = self.granted.filter(|&other| other != who);
+        self.woken = self.woken.filter(|&other| other != who);
         self.turn = self.turn.filter(|&other| other != who);
         self.lingerer = self.lingerer.filter(|other| other.who != who);
     }

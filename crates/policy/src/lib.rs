@@ -97,6 +97,9 @@ pub enum Action {
     /// The waiter `who` tries to take the free lock now. If another thread is quicker, it arrives
     /// again.
     Wake { who: WaiterId },
+    /// The waiter `who`, who was told to wake and has neither taken the lock nor arrived again
+    /// since, waits on: another is to have it. Without effect if it is on its way already.
+    Recall { who: WaiterId },
     /// The free lock is kept for the waiter `who`, who takes it now. Others that come meanwhile
     /// arrive and wait. A later grant, before it was taken, is in place of this one. A driver that
     /// cannot keep the lock does as for `Wake`.

@@ -210,6 +210,9 @@ impl Observer for Notes {
                 recorder.ask(now.0, trace_number(who), lock);
             }
             Action::Wake { who } => recorder.write(now.0, Kind::Wake, trace_number(who), lock, 0),
+            Action::Recall { who } => {
+                recorder.write(now.0, Kind::Recall, trace_number(who), lock, 0);
+            }
             Action::Grant { who } => {
                 recorder.write(now.0, Kind::Grant, trace_number(who), lock, 0);
             }

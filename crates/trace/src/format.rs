@@ -171,10 +171,12 @@ pub enum Kind {
     Grant = 38,
     /// The policy is told which thread made it. Argument: the driver's number of that one.
     Made = 39,
+    /// The policy takes a wake-up back.
+    Recall = 40,
 }
 
 impl Kind {
-    pub const ALL: [Kind; 19] = [
+    pub const ALL: [Kind; 20] = [
         Kind::Start,
         Kind::End,
         Kind::Arrive,
@@ -194,6 +196,7 @@ impl Kind {
         Kind::Linger,
         Kind::Grant,
         Kind::Made,
+        Kind::Recall,
     ];
 
     pub fn from_code(code: u8) -> Option<Kind> {

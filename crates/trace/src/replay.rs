@@ -194,7 +194,7 @@ impl Replay<'_> {
             }
             Kind::Expire => Told::Expire { who: self.who(number, event)? },
             Kind::Leave => Told::Leave { who: self.who(number, event)? },
-            Kind::Ask | Kind::Wake | Kind::Grant | Kind::Timer | Kind::Linger => {
+            Kind::Ask | Kind::Wake | Kind::Recall | Kind::Grant | Kind::Timer | Kind::Linger => {
                 return self.compare(number, event);
             }
             // The recorder's own: no policy was told.
@@ -246,6 +246,7 @@ impl Replay<'_> {
         let (kind, who, argument) = match *self.actions.as_slice().get(self.confirmed)? {
             Action::Ask { who } => (Kind::Ask, who, 0),
             Action::Wake { who } => (Kind::Wake, who, 0),
+            Action::Recall { who } => (Kind::Recall, who, 0),
             Action::Grant { who } => (Kind::Grant, who, 0),
             Action::Timer { who, at } => (Kind::Timer, who, ahead(self.now, at)),
             Action::Linger { who, until } => (Kind::Linger, who, ahead(self.now, until)),

@@ -68,6 +68,7 @@ impl Driver<'_> {
                     continue;
                 }
                 Action::Wake { who } => (Kind::Wake, who, 0),
+                Action::Recall { who } => (Kind::Recall, who, 0),
                 Action::Grant { who } => (Kind::Grant, who, 0),
                 Action::Timer { who, at } => (Kind::Timer, who, ahead(at)),
                 Action::Linger { who, until } => (Kind::Linger, who, ahead(until)),

@@ -183,6 +183,12 @@ impl<'a> Model<'a> {
                         );
                     }
                 }
+                Action::Recall { who } => {
+                    let thread = &mut self.threads[who.0 as usize];
+                    if let State::Woken { since } = thread.state {
+                        thread.state = State::Waiting { since };
+                    }
+                }
                 Action::Timer { who, at } => {
                     let who = who.0 as usize;
                     let late = self.up_to(self.world.wake_ns);
