@@ -23,7 +23,7 @@ RUST := $(shell find Cargo.toml Cargo.lock rustfmt.toml crates -type f)
 PACKAGE := $(shell find python scenarios -type f -not -name '*.pyc' -not -name '*.so')
 BUILT_FROM := pyproject.toml hatch_build.py $(RUST) $(PACKAGE)
 PYTHON_CHECKED := $(PACKAGE) pyproject.toml hatch_build.py \
-	$(shell find tests ci benchmarks -name "*.py") ci/interpreters ci/cpython-tests benchmarks/servers benchmarks/pyperformance
+	$(shell find tests ci benchmarks -name "*.py") ci/interpreters ci/aarch64 ci/cpython-tests benchmarks/servers benchmarks/pyperformance
 TESTS := $(shell find tests -type f -not -name '*.pyc')
 
 .PHONY: all test rust python demo lock clean
@@ -78,7 +78,8 @@ $(STAMPS)/mypy: $(PYTHON_CHECKED) $(STAMPS)/tools
 	MYPYPATH=benchmarks:python $(DEV)/mypy --strict benchmarks/servers benchmarks/serving
 	MYPYPATH=benchmarks:python $(DEV)/mypy --strict benchmarks/pyperformance benchmarks/probe
 	MYPYPATH=benchmarks/programs $(DEV)/mypy --strict benchmarks/programs
-	$(DEV)/mypy --strict ci/interpreters
+	MYPYPATH=ci $(DEV)/mypy --strict ci/interpreters
+	MYPYPATH=ci $(DEV)/mypy --strict ci/aarch64
 	MYPYPATH=ci:python $(DEV)/mypy --strict ci/cpython-tests ci/cpythontests
 	@touch $@
 

@@ -105,10 +105,10 @@ impl<'a, O: Observer, L: Latch> GateCell<'a, O, L> {
     /// A thread has taken the lock, and the mutex of the forced switch is held beside the guard.
     /// Lets those go on who were forced to give it up.
     pub fn announce_taken(&self, system: &impl System) {
-        // Sequentially consistent with the pair in `wait_for_switch`: either this sees the sleeper
-        // counted, or the sleeper sees the count go up before it sleeps.
-        self.taken.fetch_add(1, Ordering::SeqCst);
-        if self.forced.load(Ordering::SeqCst) > 0 {
+        // Both sides change both words, so one of them comes second at `forced`: this sees the
+        // sleeper counted, or the sleeper sees the count go up before it sleeps.
+        self.taken.fetch_add(1, Ordering::AcqRel);
+        if self.forced.fetch_add(0, Ordering::AcqRel) > 0 {
             system.futex_wake(&self.taken, u32::MAX >> 1);
         }
     }

@@ -133,7 +133,7 @@ pub unsafe fn wait_for_switch<O: Observer, L: Latch>(
     let (keep, next) = cell.after_release();
     // SAFETY: as the caller says; it is taken again below.
     unsafe { guard.unlock() };
-    let is_taken = || cell.taken.load(Ordering::SeqCst) != before;
+    let is_taken = || cell.taken.load(Ordering::Acquire) != before;
     let until = system.now().after(SWITCH_LINGER);
     while next == Next::IsAwake && !is_taken() && system.now() < until {
         spin_loop();
@@ -152,11 +152,12 @@ pub unsafe fn wait_for_switch<O: Observer, L: Latch>(
                 sleep = Nanos(sleep.0 * 2).min(LONGEST_SLEEP);
             }
         } else {
-            cell.forced.fetch_add(1, Ordering::SeqCst);
+            // AcqRel: see `announce_taken`.
+            cell.forced.fetch_add(1, Ordering::AcqRel);
             while !is_taken() {
                 system.futex_wait(&cell.taken, before, None);
             }
-            cell.forced.fetch_sub(1, Ordering::SeqCst);
+            cell.forced.fetch_sub(1, Ordering::Relaxed);
         }
     }
     // SAFETY: it was let go of above.

@@ -1,8 +1,11 @@
-//! The parker's protocol, in every order that the memory model allows. Run by `ci/loom`.
+//! The parker's protocol and that of a forced switch, in every order that the memory model allows.
+//! Run by `ci/loom`.
 #![cfg(loom)]
 
-use deconvoy_gil::{AtomicU32, Keep, Linger, Parker, Place, System};
-use deconvoy_policy::Nanos;
+use deconvoy_gil::{
+    AtomicU32, GateCell, Guard, Keep, Latch, Linger, Parker, Place, System, wait_for_switch,
+};
+use deconvoy_policy::{Nanos, Slot, Spec};
 use loom::sync::atomic::Ordering;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
@@ -87,4 +90,77 @@ fn advice_to_stay_awake_does_not_hide_a_wake_up() {
 #[test]
 fn a_floor_that_is_lowered_is_never_slept_past() {
     check(|parker, system| parker.set_floor(system, NOW));
+}
+
+/// A mutex of loom's parts that is locked and unlocked apart.
+struct Raw {
+    locked: Mutex<bool>,
+    unlocked: Condvar,
+}
+
+impl Guard for &Raw {
+    unsafe fn lock(&self) {
+        let mut locked = self.locked.lock().unwrap();
+        while *locked {
+            locked = self.unlocked.wait(locked).unwrap();
+        }
+        *locked = true;
+    }
+
+    unsafe fn try_lock(&self) -> bool {
+        !std::mem::replace(&mut *self.locked.lock().unwrap(), true)
+    }
+
+    unsafe fn unlock(&self) {
+        *self.locked.lock().unwrap() = false;
+        self.unlocked.notify_one();
+    }
+}
+
+/// The lock itself is not in the model.
+struct Unmoved;
+
+impl Latch for Unmoved {
+    fn close(&self) {}
+    fn open(&self) {}
+}
+
+#[test]
+fn a_forced_switch_is_never_slept_past() {
+    loom::model(|| {
+        // Not given back: threads of the model must own what they see.
+        let slots = Box::leak(Box::new([Slot::default(); 2]));
+        let generations = Box::leak(Box::new([0; 2]));
+        let parkers = Box::leak(Box::new([Parker::new(), Parker::new()]));
+        let policy = Spec::parse("timeout").unwrap().build(2, slots);
+        let cell = Arc::new(GateCell::new(policy, parkers, generations, 2, (), Unmoved));
+        let switch = Arc::new(Raw { locked: Mutex::new(false), unlocked: Condvar::new() });
+        let taken = Arc::new(AtomicU32::new(0));
+        let system = Model::new();
+        let taker = {
+            let (cell, switch) = (cell.clone(), switch.clone());
+            let (taken, system) = (taken.clone(), system.clone());
+            thread::spawn(move || {
+                let switch = &*switch;
+                // SAFETY: this thread holds it in between.
+                unsafe {
+                    switch.lock();
+                    taken.store(1, Ordering::Relaxed);
+                    cell.announce_taken(&system);
+                    switch.unlock();
+                }
+            })
+        };
+        let switch = &*switch;
+        // SAFETY: as above.
+        unsafe {
+            switch.lock();
+            if taken.load(Ordering::Relaxed) == 0 {
+                wait_for_switch(&cell, &switch, &system, None);
+            }
+            assert_eq!(taken.load(Ordering::Relaxed), 1);
+            switch.unlock();
+        }
+        taker.join().unwrap();
+    });
 }
