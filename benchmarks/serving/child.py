@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
@@ -38,17 +39,28 @@ def clean_environment(base: Mapping[str, str] = os.environ) -> dict[str, str]:
 def finished(
     command: list[str], patience_s: float, **options: Any
 ) -> subprocess.CompletedProcess[str]:
-    """A command that has run to its end in a clean environment; `options` as of subprocess.run."""
-    return subprocess.run(
+    """A command that has run to its end in a clean environment; `options` as of subprocess.Popen.
+    Whatever it started and left in its process group ends with it.
+
+    Raises:
+        subprocess.TimeoutExpired: it took longer.
+    """
+    with subprocess.Popen(
         command,
         env=clean_environment(),
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=patience_s,
-        check=False,
+        start_new_session=True,
         **options,
-    )
+    ) as process:
+        try:
+            out, errors = process.communicate(timeout=patience_s)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return subprocess.CompletedProcess(command, process.returncode, out, errors)
 
 
 class Child:

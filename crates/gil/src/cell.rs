@@ -53,8 +53,10 @@ pub struct GateCell<'a, O, L> {
 unsafe impl<O: Send, L: Send> Sync for GateCell<'_, O, L> {}
 
 impl<'a, O: Observer, L: Latch> GateCell<'a, O, L> {
-    /// `parkers` and `generations`: one for each thread number. `cores`: how many can run at once.
+    /// `number`: not 0, and another than that of any gate that shares the parkers. `parkers` and
+    /// `generations`: one for each thread number. `cores`: how many can run at once.
     pub fn new(
+        number: u32,
         policy: AnyPolicy<'a>,
         parkers: &'a [Parker],
         generations: &'a mut [u32],
@@ -63,7 +65,15 @@ impl<'a, O: Observer, L: Latch> GateCell<'a, O, L> {
         latch: L,
     ) -> GateCell<'a, O, L> {
         GateCell {
-            gate: UnsafeCell::new(Gate::new(policy, parkers, generations, cores, observer, latch)),
+            gate: UnsafeCell::new(Gate::new(
+                number,
+                policy,
+                parkers,
+                generations,
+                cores,
+                observer,
+                latch,
+            )),
             parkers,
             taken: AtomicU32::new(0),
             forced: AtomicU32::new(0),

@@ -57,6 +57,8 @@ pub struct Kept {
     before: Words,
     /// What was asked for. Another mask than this is somebody else's, and stays.
     asked: Words,
+    /// Goes up before and after the thread is moved: odd in between.
+    moves: AtomicU32,
 }
 
 #[derive(Debug)]
@@ -91,7 +93,12 @@ impl Words {
 impl Kept {
     const_but_for_loom! {
         pub fn new() -> Kept {
-            Kept { keep: AtomicU32::new(0), before: Words::new(), asked: Words::new() }
+            Kept {
+                keep: AtomicU32::new(0),
+                before: Words::new(),
+                asked: Words::new(),
+                moves: AtomicU32::new(0),
+            }
         }
     }
 
@@ -102,6 +109,13 @@ impl Kept {
         if old == keep.pack() {
             return true;
         }
+        self.moves.fetch_add(1, Ordering::SeqCst);
+        let settled = self.move_to(system, old, keep);
+        self.moves.fetch_add(1, Ordering::SeqCst);
+        settled
+    }
+
+    fn move_to(&self, system: &impl System, old: u32, keep: Keep) -> bool {
         let Some(present) = system.allowed() else { return false };
         let is_ours = old != Keep::Anywhere.pack() && present == self.asked.load();
         let allowed = if is_ours { self.before.load() } else { present };
@@ -115,11 +129,21 @@ impl Kept {
         true
     }
 
-    /// The thread, which may be another one, is allowed on these cores from now on. Lost if the thread
-    /// settles at this very moment.
-    pub fn allow(&self, cores: &Cores) {
-        if self.keep.load(Ordering::Relaxed) != Keep::Anywhere.pack() {
-            self.before.store(cores);
+    /// Another thread sets on which cores this one may run: `set` does so and reads back what became
+    /// of it, as often as this one moved meanwhile. Whatever it sets afterwards it sees as allowed.
+    /// Lost if it moves between the end of `set` and that of this function, or at every try.
+    pub fn allow(&self, system: &impl System, mut set: impl FnMut() -> Option<Cores>) {
+        const TRIES: u32 = 64;
+        for _ in 0..TRIES {
+            let moves = self.moves.load(Ordering::SeqCst);
+            let Some(cores) = set() else { return };
+            if moves.is_multiple_of(2) && self.moves.load(Ordering::SeqCst) == moves {
+                if self.keep.load(Ordering::Relaxed) != Keep::Anywhere.pack() {
+                    self.before.store(&cores);
+                }
+                return;
+            }
+            system.yield_now();
         }
     }
 

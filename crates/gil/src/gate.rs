@@ -9,6 +9,7 @@ use deconvoy_policy::{Action, Actions, AnyPolicy, Event, Nanos, Policy, WaiterId
 use crate::cell::Next;
 use crate::cores::{HomeCore, Keep, Place};
 use crate::parker::Parker;
+use crate::usage::Own;
 use crate::{Latch, System};
 
 /// Sees every event and action, in order, with the guard held: a recorder.
@@ -37,7 +38,7 @@ pub enum Outcome {
     /// Try to take the lock; if it is held, wait again.
     Retry,
     /// The waiter is to ask the holder to drop the lock (CPython does so on a time-out), then as
-    /// for `Retry`. There is a holder.
+    /// for `Retry`. There is a holder, but if the lock is being destroyed.
     Ask,
 }
 
@@ -60,7 +61,7 @@ enum Hold {
 
 /// A waiter whom nothing has reached for this long asks all the same: it learns of a runtime
 /// that is shutting down, and a wake-up that we lost costs a second, not the program.
-pub(crate) const FLOOR: Nanos = Nanos::from_millis(1_000);
+const FLOOR: Nanos = Nanos::from_millis(1_000);
 
 /// A holder that has been asked for this long is in C code, or it shuts the runtime down. All
 /// others ask then as well, as they do every interval without us: after this, after twice this, …
@@ -68,9 +69,14 @@ const UNHEARD: Nanos = Nanos::from_millis(20);
 
 /// What the guard guards.
 pub struct Gate<'a, O, L> {
+    number: u32,
     policy: AnyPolicy<'a>,
     generations: &'a mut [u32],
     parkers: &'a [Parker],
+    /// All threads that this gate has seen have numbers below this.
+    seen: usize,
+    /// The time of the last step.
+    latest: Nanos,
     actions: Actions,
     observer: O,
     latch: L,
@@ -89,6 +95,7 @@ pub struct Gate<'a, O, L> {
 
 impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
     pub(crate) fn new(
+        number: u32,
         policy: AnyPolicy<'a>,
         parkers: &'a [Parker],
         generations: &'a mut [u32],
@@ -97,9 +104,12 @@ impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
         latch: L,
     ) -> Gate<'a, O, L> {
         Gate {
+            number,
             policy,
             generations,
             parkers,
+            seen: 0,
+            latest: Nanos::ZERO,
             actions: Actions::new(),
             observer,
             latch,
@@ -119,12 +129,24 @@ impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
 
     /// The place where `who` waits, if it does.
     fn inside(&self, who: WaiterId) -> Option<&Parker> {
-        self.parker(who).filter(|parker| parker.is_inside())
+        self.parker(who).filter(|parker| parker.is_inside(self.number))
+    }
+
+    /// The places of all who wait.
+    fn waiters(&self) -> impl Iterator<Item = &'a Parker> {
+        let number = self.number;
+        self.parkers.iter().take(self.seen).filter(move |parker| parker.is_inside(number))
     }
 
     /// Steps the policy and does what it says, but for requests, which the waiter itself must
     /// make: whether `me` is to ask is the result.
     fn step(&mut self, system: &impl System, now: Nanos, event: Event, me: WaiterId) -> bool {
+        if self.closed {
+            return false;
+        }
+        // Of a thread that had the lock to itself the policy learns later (`returned`).
+        let now = now.max(self.latest);
+        self.latest = now;
         self.observer.event(now, event);
         self.actions.clear();
         self.policy.step(now, event, &mut self.actions);
@@ -203,15 +225,25 @@ impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
         let Some(known) = self.generations.get_mut(seat.who.0 as usize) else { return };
         if *known != seat.generation {
             *known = seat.generation;
+            self.seen = self.seen.max(seat.who.0 as usize + 1);
             let event = Event::Start { who: seat.who, priority: seat.priority };
             self.step(system, now, event, seat.who);
         }
     }
 
-    /// The calling thread, `seat`, was made by `by`, and has not held the lock yet.
-    pub fn made(&mut self, system: &impl System, now: Nanos, seat: Seat, by: WaiterId) {
-        self.greet(system, now, seat);
-        self.step(system, now, Event::Made { who: seat.who, by }, seat.who);
+    /// The calling thread, `seat`, was made by the thread `by` of that generation, and has not held
+    /// the lock yet. Of no interest if that one never used the lock, or has ended.
+    pub fn made(
+        &mut self,
+        system: &impl System,
+        now: Nanos,
+        seat: Seat,
+        (by, generation): (WaiterId, u32),
+    ) {
+        if self.generations.get(by.0 as usize) == Some(&generation) {
+            self.greet(system, now, seat);
+            self.step(system, now, Event::Made { who: seat.who, by }, seat.who);
+        }
     }
 
     /// The program's own switch interval, as last read.
@@ -232,22 +264,28 @@ impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
         self.cores.acquired(system, self.policy.computes(seat.who));
     }
 
-    /// Whether `who`, the holder, computes.
-    pub fn computes(&self, who: WaiterId) -> bool {
-        self.policy.computes(who)
-    }
-
-    /// `who` has had the lock to itself, and came and went unseen. If it was last seen taking the
-    /// lock, it counts as having held it all the time.
-    pub fn returned(&mut self, system: &impl System, now: Nanos, who: WaiterId) {
-        if self.hold == Hold::Held {
+    /// A thread has had the lock to itself, and came and went unseen. One that `computed` counts as
+    /// having held it all that time, any other as having been elsewhere. `holds`: it has it now.
+    pub fn returned(
+        &mut self,
+        system: &impl System,
+        now: Nanos,
+        own: &Own,
+        computed: bool,
+        holds: bool,
+    ) {
+        if computed || holds {
+            self.is_held_by(system, if computed { own.since } else { now }, own.seat);
+        }
+        if computed && !holds {
             self.hold = Hold::Free;
-            self.step(system, now, Event::Release { who, asked: false }, who);
+            let event = Event::Release { who: own.seat.who, asked: false };
+            self.step(system, now, event, own.seat.who);
         }
     }
 
     /// Another thread, `seat`, has had the lock since before anybody waited.
-    pub fn is_held_by(&mut self, system: &impl System, now: Nanos, seat: Seat) {
+    fn is_held_by(&mut self, system: &impl System, now: Nanos, seat: Seat) {
         self.holds(system, now, seat);
         self.cores.acquired_elsewhere();
     }
@@ -300,6 +338,11 @@ impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
         interval: Nanos,
     ) -> Option<Outcome> {
         let me = seat.who;
+        if let Some(parker) = self.parker(me) {
+            // One that could not ask when all did does so soon.
+            let soon = if parker.take_missed() { interval.min(FLOOR) } else { FLOOR };
+            parker.enter(self.number, now.after(soon));
+        }
         self.greet(system, now, seat);
         self.set_interval(system, now, interval, me);
         if self.step(system, now, Event::Arrive { who: me }, me) {
@@ -319,7 +362,7 @@ impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
     ) -> Option<Outcome> {
         let woken = parker.take_woken();
         if self.closed {
-            return Some(if switched { Outcome::Retry } else { Outcome::Ask });
+            return Some(Outcome::Ask);
         }
         if self.opens_for(me) || (woken && self.hold == Hold::Free) {
             return Some(Outcome::Retry);
@@ -337,6 +380,9 @@ impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
             }
         }
         if parker.is_at_floor(now) {
+            if switched && self.unheard > UNHEARD {
+                parker.set_missed();
+            }
             // A program that wants its switches rarer than this is not asked more often.
             let asks = !switched && self.interval <= FLOOR && self.may_ask(now);
             return Some(if asks { Outcome::Ask } else { Outcome::Retry });
@@ -358,9 +404,7 @@ impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
         let since = *self.asked.get_or_insert(now);
         if now.since(since) >= self.unheard.max(Nanos(self.interval.0.saturating_mul(4))) {
             self.unheard = Nanos(self.unheard.0.saturating_mul(2));
-            for parker in self.parkers.iter().filter(|parker| parker.is_inside()) {
-                parker.set_floor(system, now);
-            }
+            self.waiters().for_each(|parker| parker.set_floor(system, now));
         }
         Outcome::Ask
     }
@@ -381,7 +425,7 @@ impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
     pub fn close(&mut self, system: &impl System) {
         self.closed = true;
         self.unkeep();
-        for parker in self.parkers.iter().filter(|parker| parker.is_inside()) {
+        for parker in self.waiters() {
             parker.wake(system);
         }
     }

@@ -23,7 +23,7 @@ pub use cores::{Keep, Linger, Place};
 pub use gate::{Gate, Observer, Outcome, Seat};
 pub use parker::Parker;
 pub use primitive::{AtomicU32, AtomicU64};
-pub use usage::Usage;
+pub use usage::{Own, Usage};
 pub use wait::{wait, wait_for_switch};
 
 use deconvoy_policy::Nanos;

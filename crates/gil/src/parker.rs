@@ -30,16 +30,40 @@ const SPINS: u32 = if cfg!(loom) { 1 } else { 24 };
 
 const NEVER: u64 = u64::MAX;
 
+/// A point in time, which is `NEVER` in fresh memory: the parkers of all threads there may be take
+/// no room until they are used.
+#[derive(Debug)]
+struct Point(AtomicU64);
+
+impl Point {
+    const_but_for_loom! {
+        pub fn never() -> Point {
+            Point(AtomicU64::new(!NEVER))
+        }
+    }
+
+    fn get(&self) -> u64 {
+        !self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, at: u64) {
+        self.0.store(!at, Ordering::Relaxed);
+    }
+}
+
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Parker {
     state: AtomicU32,
-    /// The thread is inside `wait`, asleep or awake. Read and written with the guard held.
+    /// The gate that the thread waits at, asleep or awake, by number; 0: none. Written with the guard of
+    /// that gate held, and read with that of any: what is there of another gate may be old.
     inside: AtomicU32,
-    /// When its timer runs out; `NEVER`: not at all.
-    timer: AtomicU64,
+    /// When its timer runs out.
+    timer: Point,
     /// When it asks, whatever else happens.
-    floor: AtomicU64,
+    floor: Point,
+    /// 1: it came to its floor, but could not ask in that wait.
+    missed: AtomicU32,
     /// Until when it should stay awake.
     linger: AtomicU64,
     /// Until when it sleeps; valid while `PARKED`.
@@ -60,8 +84,9 @@ impl Parker {
             Parker {
                 state: AtomicU32::new(0),
                 inside: AtomicU32::new(0),
-                timer: AtomicU64::new(NEVER),
-                floor: AtomicU64::new(NEVER),
+                timer: Point::never(),
+                floor: Point::never(),
+                missed: AtomicU32::new(0),
                 linger: AtomicU64::new(0),
                 sleeps_until: AtomicU64::new(0),
                 kept: Kept::new(),
@@ -69,13 +94,13 @@ impl Parker {
         }
     }
 
-    /// The waiter enters, and asks at `floor` at the latest; guard held.
-    pub fn enter(&self, floor: Nanos) {
+    /// The waiter enters gate number `gate`, and asks at `floor` at the latest; guard held.
+    pub fn enter(&self, gate: u32, floor: Nanos) {
         self.state.store(0, Ordering::Relaxed);
-        self.floor.store(floor.0, Ordering::Relaxed);
-        self.timer.store(NEVER, Ordering::Relaxed);
+        self.floor.set(floor.0);
+        self.timer.set(NEVER);
         // `linger` stays: a waiter that goes out to ask and comes back lingers on.
-        self.inside.store(1, Ordering::Relaxed);
+        self.inside.store(gate, Ordering::Relaxed);
     }
 
     /// The calling thread, whose parker this is, may run where it may.
@@ -83,14 +108,16 @@ impl Parker {
         self.kept.settle(system, Keep::Anywhere);
     }
 
-    /// Its thread may run on these cores from now on, wherever it is kept at present.
-    pub fn allow(&self, cores: &Cores) {
-        self.kept.allow(cores);
+    /// Its thread may run on other cores from now on, wherever it is kept at present: see
+    /// [`Kept::allow`].
+    pub fn allow(&self, system: &impl System, set: impl FnMut() -> Option<Cores>) {
+        self.kept.allow(system, set);
     }
 
     /// Its thread is another one from now on.
     pub fn forget(&self) {
         self.exit();
+        self.take_missed();
         self.kept.forget();
     }
 
@@ -99,8 +126,20 @@ impl Parker {
         self.inside.store(0, Ordering::Relaxed);
     }
 
-    pub fn is_inside(&self) -> bool {
-        self.inside.load(Ordering::Relaxed) == 1
+    pub fn is_inside(&self, gate: u32) -> bool {
+        self.inside.load(Ordering::Relaxed) == gate
+    }
+
+    /// It came to its floor, but could not ask in that wait; guard held.
+    pub fn set_missed(&self) {
+        self.missed.store(1, Ordering::Relaxed);
+    }
+
+    /// Whether that was so; guard held. It is forgotten.
+    pub fn take_missed(&self) -> bool {
+        let missed = self.missed.load(Ordering::Relaxed) == 1;
+        self.missed.store(0, Ordering::Relaxed);
+        missed
     }
 
     /// Whether a waker said to look at the lock; guard held. It is forgotten.
@@ -111,16 +150,16 @@ impl Parker {
 
     /// Whether the timer has run out by `now`; if so it is unset.
     pub fn take_timer(&self, now: Nanos) -> bool {
-        let due = self.timer.load(Ordering::Relaxed) <= now.0;
+        let due = self.timer.get() <= now.0;
         if due {
-            self.timer.store(NEVER, Ordering::Relaxed);
+            self.timer.set(NEVER);
         }
         due
     }
 
     /// Whether it is to ask whatever the policy says.
     pub fn is_at_floor(&self, now: Nanos) -> bool {
-        self.floor.load(Ordering::Relaxed) <= now.0
+        self.floor.get() <= now.0
     }
 
     /// Tells the waiter to look at the lock; guard held. Whether it was awake already.
@@ -135,13 +174,13 @@ impl Parker {
 
     /// Sets the timer; guard held.
     pub fn set_timer(&self, system: &impl System, at: Nanos) {
-        self.timer.store(at.0, Ordering::Relaxed);
+        self.timer.set(at.0);
         self.retime(system, |sleeps_until| at.0 < sleeps_until);
     }
 
     /// Sets when it asks, whatever else happens; guard held.
     pub fn set_floor(&self, system: &impl System, at: Nanos) {
-        self.floor.store(at.0, Ordering::Relaxed);
+        self.floor.set(at.0);
         self.retime(system, |sleeps_until| at.0 < sleeps_until);
     }
 
@@ -169,8 +208,7 @@ impl Parker {
             if self.state.fetch_and(!RETIME, Ordering::Acquire) & WOKEN != 0 {
                 return;
             }
-            let (timer, floor) = (&self.timer, &self.floor);
-            let until = timer.load(Ordering::Relaxed).min(floor.load(Ordering::Relaxed));
+            let until = self.timer.get().min(self.floor.get());
             let linger = self.linger.load(Ordering::Relaxed);
             let now = system.now().0;
             if now >= until {

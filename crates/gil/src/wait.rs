@@ -4,7 +4,7 @@ use deconvoy_policy::{Nanos, WaiterId};
 
 use crate::cell::{GateCell, Next};
 use crate::cores::{Keep, Kept, Place};
-use crate::gate::{FLOOR, Observer, Outcome, Seat};
+use crate::gate::{Observer, Outcome, Seat};
 use crate::parker::Parker;
 use crate::primitive::{Ordering, spin_loop};
 use crate::{Guard, Latch, System};
@@ -40,7 +40,6 @@ pub unsafe fn wait<O: Observer, L: Latch>(
     let Some(parker) = cell.parkers.get(me.0 as usize) else { return Outcome::Retry };
     let begun = system.now();
     let switches_before = switches();
-    parker.enter(begun.after(FLOOR));
     // SAFETY: the guard is held, and the reference ends with the call.
     let first = unsafe { cell.gate() }.enter(system, begun, seat, interval);
     if let Some(outcome) = first {

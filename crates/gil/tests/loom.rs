@@ -49,7 +49,7 @@ fn check(act: impl Fn(&Parker, &Model) + Send + Sync + Copy + 'static) {
     loom::model(move || {
         let system = Model::new();
         let parker = Arc::new(Parker::new());
-        parker.enter(NEVER);
+        parker.enter(1, NEVER);
         let waker = {
             let (parker, system) = (parker.clone(), system.clone());
             thread::spawn(move || act(&parker, &system))
@@ -133,7 +133,7 @@ fn a_forced_switch_is_never_slept_past() {
         let generations = Box::leak(Box::new([0; 2]));
         let parkers = Box::leak(Box::new([Parker::new(), Parker::new()]));
         let policy = Spec::parse("timeout").unwrap().build(2, slots);
-        let cell = Arc::new(GateCell::new(policy, parkers, generations, 2, (), Unmoved));
+        let cell = Arc::new(GateCell::new(1, policy, parkers, generations, 2, (), Unmoved));
         let switch = Arc::new(Raw { locked: Mutex::new(false), unlocked: Condvar::new() });
         let taken = Arc::new(AtomicU32::new(0));
         let system = Model::new();

@@ -167,7 +167,7 @@ fn toy(policy: &str, log: Arc<parking_lot::Mutex<Log>>) -> &'static Toy {
         request: AtomicBool::new(false),
         switches: AtomicU64::new(0),
         last: AtomicU64::new(0),
-        cell: GateCell::new(policy, parkers, generations, CORES, Record(log), latch),
+        cell: GateCell::new(1, policy, parkers, generations, CORES, Record(log), latch),
         inside: UnsafeCell::new(0),
         os: Os(Instant::now()),
     }))

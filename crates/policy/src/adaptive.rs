@@ -324,7 +324,8 @@ impl<'a> Adaptive<'a> {
         // It wants the lock back at once. If that takes long, it waits for a core, not elsewhere.
         slot.forced = asked;
         slot.kept = left;
-        slot.burst_now = slot.burst_now.after(held);
+        // Beyond a slice one is as long as another.
+        slot.burst_now = slot.burst_now.after(held).min(self.params.slice);
         slot.released_at = now;
         slot.grace = self.params.grace;
         let expected_back = !asked && slot.predictor.says_short();

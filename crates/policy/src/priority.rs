@@ -129,10 +129,11 @@ impl Policy for Priority<'_> {
                 }
             }
             Event::Leave { who } => {
+                let was_head = self.waiting.head() == Some(who);
                 self.waiting.remove(&mut self.slots, who);
                 if self.holder.is_none() {
                     self.grant_first(actions);
-                } else {
+                } else if was_head {
                     self.time_head(now, actions);
                 }
             }
@@ -187,6 +188,10 @@ mod tests {
         with_equals(3, |policy| {
             let actions = said(policy, Event::Leave { who: WaiterId(1) });
             assert!(times(&actions, WaiterId(2)), "{actions:?}");
+        });
+        with_equals(3, |policy| {
+            let actions = said(policy, Event::Leave { who: WaiterId(2) });
+            assert!(actions.is_empty(), "one behind the first: {actions:?}");
         });
     }
 }

@@ -2,7 +2,7 @@
 
 mod model;
 
-use deconvoy_policy::{Actions, Policy, Slot, Spec};
+use deconvoy_policy::{Action, Actions, AnyPolicy, Event, Nanos, Policy, Slot, Spec, WaiterId};
 use model::{Model, Program, SPIN, World};
 use proptest::prelude::*;
 
@@ -81,8 +81,7 @@ proptest! {
         events in prop::collection::vec((0u8..8, 0u32..6, 0u64..10_000_000, any::<bool>()), 0..300),
         policy in prop::sample::select(&POLICIES[..])
     ) {
-        use deconvoy_policy::{Event, Nanos, WaiterId};
-        let spec = Spec::parse(policy).unwrap();
+            let spec = Spec::parse(policy).unwrap();
         let mut slots = vec![Slot::default(); 4];
         let mut machine = spec.build(2, &mut slots);
         let mut now = 0;
@@ -216,40 +215,112 @@ fn the_lock_is_not_kept_idle_for_equals() {
     }
 }
 
+/// A policy that is told what happens, one thing after the other.
+struct Told<'a> {
+    policy: AnyPolicy<'a>,
+    now: Nanos,
+}
+
+impl<'a> Told<'a> {
+    fn new(slots: &'a mut [Slot], threads: u32) -> Told<'a> {
+        let policy = Spec::parse("adaptive").unwrap().build(2, slots);
+        let mut told = Told { policy, now: Nanos::from_millis(1) };
+        for who in (0..threads).map(WaiterId) {
+            told.tell(Event::Start { who, priority: 0 });
+        }
+        told
+    }
+
+    fn tell(&mut self, event: Event) -> Vec<Action> {
+        let mut actions = Actions::new();
+        self.policy.step(self.now, event, &mut actions);
+        actions.as_slice().to_vec()
+    }
+
+    fn pass(&mut self, time: Nanos) {
+        self.now = self.now.after(time);
+    }
+
+    /// How long `who`, which arrives now, lets the holder be.
+    fn patience_us(&mut self, who: WaiterId) -> u64 {
+        let asks_at = self.tell(Event::Arrive { who }).iter().find_map(|&action| match action {
+            Action::Timer { who: of, at } if of == who => Some(at),
+            _ => None,
+        });
+        asks_at.unwrap().since(self.now).0 / 1_000
+    }
+}
+
 /// A thread for each request: what the one that accepts them has earned by waiting is shared by
 /// those that it makes, and no more than that.
 #[test]
 fn adaptive_gives_a_new_thread_half_of_what_its_maker_has() {
-    use deconvoy_policy::{Action, Event, Nanos, WaiterId};
     let [maker, spinner] = [0, 1].map(WaiterId);
     let mut slots = [Slot::default(); 8];
-    let mut policy = Spec::parse("adaptive").unwrap().build(2, &mut slots);
-    let mut tell = |now, event| {
-        let mut actions = Actions::new();
-        policy.step(now, event, &mut actions);
-        actions.as_slice().to_vec()
-    };
-    let mut now = Nanos::from_millis(1);
-    for who in [maker, spinner] {
-        tell(now, Event::Start { who, priority: 0 });
-    }
-    tell(now, Event::Acquire { who: spinner });
-    now = now.after(Nanos::from_millis(50));
+    let mut told = Told::new(&mut slots, 2);
+    told.tell(Event::Acquire { who: spinner });
+    told.pass(Nanos::from_millis(50));
     let mut before_asked_us = Vec::new();
     for who in (2..6).map(WaiterId) {
-        tell(now, Event::Start { who, priority: 0 });
-        tell(now, Event::Made { who, by: maker });
-        tell(now, Event::Release { who: spinner, asked: true });
-        tell(now, Event::Acquire { who });
-        let told = tell(now, Event::Arrive { who: spinner });
-        let asks_at = told.iter().find_map(|&action| match action {
-            Action::Timer { who, at } if who == spinner => Some(at),
-            _ => None,
-        });
-        before_asked_us.push(asks_at.unwrap().since(now).0 / 1_000);
-        tell(now, Event::Release { who, asked: false });
-        tell(now, Event::Acquire { who: spinner });
+        told.tell(Event::Start { who, priority: 0 });
+        told.tell(Event::Made { who, by: maker });
+        told.tell(Event::Release { who: spinner, asked: true });
+        told.tell(Event::Acquire { who });
+        before_asked_us.push(told.patience_us(spinner));
+        told.tell(Event::Release { who, asked: false });
+        told.tell(Event::Acquire { who: spinner });
     }
     // 100 us of patience in each.
     assert_eq!(before_asked_us, [2_600, 1_350, 725, 600]);
+}
+
+/// The maker was forced out just before, and comes back with what it keeps: not with all of it.
+#[test]
+fn adaptive_takes_what_it_gives_from_a_maker_that_was_forced_out() {
+    let [maker, spinner, new] = [0, 1, 2].map(WaiterId);
+    let mut slots = [Slot::default(); 3];
+    let mut told = Told::new(&mut slots, 2);
+    told.tell(Event::Acquire { who: spinner });
+    told.pass(Nanos::from_millis(50));
+    told.tell(Event::Release { who: spinner, asked: true });
+    told.tell(Event::Acquire { who: maker });
+    told.tell(Event::Release { who: maker, asked: true });
+    told.tell(Event::Start { who: new, priority: 0 });
+    told.tell(Event::Made { who: new, by: maker });
+    told.tell(Event::Acquire { who: new });
+    told.tell(Event::Release { who: new, asked: false });
+    told.tell(Event::Acquire { who: maker });
+    assert_eq!(told.patience_us(spinner), 2_600);
+}
+
+/// A thread that computes was told to try, and comes only after the next two hand-offs: it waits on.
+/// One that has credit may try.
+#[test]
+fn adaptive_calls_back_who_comes_late_and_computes() {
+    let [spinner, first, second] = [0, 1, 2].map(WaiterId);
+    for computes in [true, false] {
+        let mut slots = [Slot::default(); 3];
+        let mut told = Told::new(&mut slots, 3);
+        // It stays away for long, so that no grace is worth while.
+        for _ in 0..32 {
+            told.tell(Event::Acquire { who: first });
+            told.tell(Event::Release { who: first, asked: false });
+            told.pass(Nanos::from_millis(2));
+        }
+        if computes {
+            told.tell(Event::Acquire { who: spinner });
+            told.pass(Nanos::from_millis(50));
+            told.tell(Event::Release { who: spinner, asked: true });
+        }
+        told.tell(Event::Acquire { who: first });
+        told.tell(Event::Arrive { who: spinner });
+        told.pass(Nanos::from_micros(50));
+        let woken = told.tell(Event::Release { who: first, asked: false });
+        assert!(woken.contains(&Action::Wake { who: spinner }), "{computes}: {woken:?}");
+        told.tell(Event::Acquire { who: first });
+        told.tell(Event::Arrive { who: second });
+        let actions = told.tell(Event::Release { who: first, asked: false });
+        let called_back = actions.contains(&Action::Recall { who: spinner });
+        assert_eq!(called_back, computes, "{actions:?}");
+    }
 }

@@ -9,8 +9,8 @@ use core::ffi::{c_int, c_void};
 
 use crate::host::{self, Answer};
 use crate::locks::{self, Part};
-use crate::sys::{Timespec, affinity_of};
-use crate::{config, real, threads};
+use crate::sys::{Linux, Timespec};
+use crate::{config, real, sys, threads};
 
 /// Where to jump.
 type Target = *const c_void;
@@ -151,13 +151,15 @@ unsafe extern "C" fn plan_setaffinity() -> Target {
 /// A program that sets where one of its threads runs means the thread, not where it waits.
 unsafe extern "C" fn set_affinity(thread: c_int, bytes: usize, mask: *const c_void) -> c_int {
     // SAFETY: the arguments are the caller's.
-    let done = unsafe { real::set_affinity(thread, bytes, mask) };
-    // What the kernel made of the mask, not the mask.
-    if done == 0
-        && let Some(cores) = affinity_of(thread as u32)
-    {
-        threads::allow(thread as u32, &cores);
-    }
+    let set = || unsafe { real::set_affinity(thread, bytes, mask) };
+    let native_id = if thread == 0 { sys::thread_id() } else { thread as u32 };
+    let Some(parker) = threads::parker_of(native_id) else { return set() };
+    let mut done = 0;
+    parker.allow(&Linux, || {
+        done = set();
+        // What the kernel made of the mask, not the mask.
+        if done == 0 { sys::affinity_of(native_id) } else { None }
+    });
     done
 }
 

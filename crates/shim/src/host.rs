@@ -15,13 +15,13 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering;
 
-use deconvoy_gil::{Guard, Outcome, System, Usage, wait, wait_for_switch};
-use deconvoy_policy::{Nanos, WaiterId};
+use deconvoy_gil::{Guard, Outcome, Own, System, Usage, wait, wait_for_switch};
+use deconvoy_policy::Nanos;
 
-use crate::locks::{Inside, Lock, Part, by_number, find, mode};
+use crate::locks::{Lock, Part, by_number, find, mode};
 use crate::sys::{Linux, Timespec};
 use crate::threads::{Me, PARKERS, me, other};
-use crate::{config, names, real, tracing};
+use crate::{config, names, real, sys, tracing};
 
 /// What to do with a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,8 @@ pub fn waits(lock: &'static Lock, mutex: usize, deadline: &Timespec) -> Answer {
     match lock.mode() {
         mode::SERVED => Answer::Serve,
         mode::WATCHED => Answer::Watch,
-        mode::FOUND if lock.verify(mutex, deadline) => waits(lock, mutex, deadline),
+        // SAFETY: a condition variable is waited on with its mutex held.
+        mode::FOUND if unsafe { lock.verify(mutex, deadline) } => waits(lock, mutex, deadline),
         _ => Answer::PassOn,
     }
 }
@@ -67,15 +68,17 @@ pub fn released(lock: &'static Lock) -> Answer {
         me.slot.holds.store(0, Ordering::Relaxed);
         // SAFETY: CPython signals `cond` with the mutex held; the reference ends with this call.
         let inside = unsafe { lock.inside() };
-        if inside.usage == Usage::Alone(me.who) {
+        if inside.usage.is_own(me.seat()) {
             return;
         }
         let now = Linux.now();
+        let recorder = tracing::recorder();
         if config::get().policy.is_some() {
             // SAFETY: as above.
             unsafe { lock.cell().released(&Linux, now, me.seat()) };
-            // One that does not compute earns credit from here on, as it does elsewhere.
-            make_own(lock, inside, me);
+            if inside.usage.is_ripe(me.who) && !lock.has_visitors() && recorder.is_none() {
+                inside.usage = own(me, now);
+            }
         } else if let Some(recorder) = tracing::recorder() {
             recorder.release(now.0, me.trace(), lock.number(), inside.asked_ns.take());
         }
@@ -83,11 +86,19 @@ pub fn released(lock: &'static Lock) -> Answer {
     if mode == mode::SERVED { Answer::Serve } else { Answer::PassOn }
 }
 
-/// Gives the lock to the calling thread if that has had it to itself for long.
-fn make_own(lock: &'static Lock, inside: &mut Inside, me: Me) {
-    if inside.usage.is_ripe(me.who) && !lock.has_visitors() && tracing::recorder().is_none() {
-        inside.usage = Usage::Alone(me.who);
-    }
+/// The lock is the calling thread's own from now on.
+fn own(me: Me, now: Nanos) -> Usage {
+    let used = sys::used_by(me.slot.native_id.load(Ordering::Relaxed)).unwrap_or(Nanos::ZERO);
+    Usage::Own(Own { seat: me.seat(), since: now, used })
+}
+
+/// Whether the thread whose own the lock was spent that time computing.
+fn computed(own: &Own, now: Nanos) -> bool {
+    let thread = other(own.seat.who);
+    let thread = thread.filter(|thread| thread.seat().generation == own.seat.generation);
+    let used =
+        thread.and_then(|thread| sys::used_by(thread.slot.native_id.load(Ordering::Relaxed)));
+    used.is_some_and(|used| own.computed(now, used))
 }
 
 /// A thread has taken the lock: a signal on `switch_cond`. Called with both mutexes held.
@@ -101,26 +112,27 @@ pub fn acquired(lock: &'static Lock) -> Answer {
         // SAFETY: CPython signals `switch_cond` in `take_gil` with the mutex held; the reference
         // ends with this call.
         let inside = unsafe { lock.inside() };
-        if tracing::recorder().is_none() && inside.usage.is_own(me.who) {
+        let (seat, maker) = (me.seat(), me.slot.take_maker());
+        let may_own = tracing::recorder().is_none();
+        if may_own && inside.usage.is_own(seat) {
             return;
         }
         let now = Linux.now();
         if config::get().policy.is_some() {
-            if let Usage::Alone(other) = inside.usage {
-                // SAFETY: as above.
-                unsafe { lock.cell().gate() }.returned(&Linux, now, other);
+            if may_own && inside.usage.is_fresh() {
+                inside.usage = own(me, now);
+                return;
             }
-            inside.usage.taken(me.who);
             // SAFETY: as above.
             let gate = unsafe { lock.cell().gate() };
-            if let Some(by) = me.slot.made_by.swap(0, Ordering::Relaxed).checked_sub(1) {
-                gate.made(&Linux, now, me.seat(), WaiterId(by));
+            if let Usage::Own(own) = inside.usage {
+                gate.returned(&Linux, now, &own, computed(&own, now), false);
             }
-            gate.acquired(&Linux, now, me.seat());
-            if gate.computes(me.who) {
-                // It earns nothing from here on, as it would not if it kept the lock.
-                make_own(lock, inside, me);
+            inside.usage.taken(me.who);
+            if let Some(maker) = maker {
+                gate.made(&Linux, now, seat, maker);
             }
+            gate.acquired(&Linux, now, seat);
         } else if let Some(recorder) = tracing::recorder() {
             inside.asked_ns = None;
             recorder.acquire(now.0, me.trace(), lock.number());
@@ -167,24 +179,19 @@ pub unsafe extern "C" fn serve_wait(
     let Some(Part::Cond(lock)) = find(cond as usize) else { return 0 };
     let Some(_visit) = lock.visit() else { return 0 };
     let guard = real::Mutex(mutex);
+    // SAFETY: CPython waits on `cond` with the mutex held; the reference ends with this statement.
+    if let Some(own) = unsafe { lock.inside() }.usage.share() {
+        // It holds the lock, and the policy does not know.
+        let now = Linux.now();
+        // SAFETY: as above.
+        unsafe { lock.cell().gate() }.returned(&Linux, now, &own, computed(&own, now), true);
+    }
     let Some(me) = me() else {
         // SAFETY: the deadline is the caller's argument; the guard is held.
         return unsafe { wait_as_stock(lock, &guard, (*deadline).nanos()) };
     };
     enter_in_trace(me);
     me.slot.busy.store(1, Ordering::Relaxed);
-    // SAFETY: CPython waits on `cond` with the mutex held; the reference ends with this block.
-    let inside = unsafe { lock.inside() };
-    if let Some(alone) = inside.usage.contended() {
-        // It holds the lock, and the policy does not know.
-        // SAFETY: as above.
-        let gate = unsafe { lock.cell().gate() };
-        let now = Linux.now();
-        gate.returned(&Linux, now, alone);
-        if let Some(holder) = other(alone) {
-            gate.is_held_by(&Linux, now, holder.seat());
-        }
-    }
     let interval = lock.interval();
     // SAFETY: the guard is held, and no reference into the gate is left.
     let outcome =
@@ -264,12 +271,10 @@ pub fn thread_ended(me: Me) {
     }
     let Some(number) = me.slot.pending.swap(0, Ordering::Relaxed).checked_sub(1) else { return };
     let Some(lock) = by_number(number) else { return };
-    if lock.mode() != mode::SERVED {
-        return;
-    }
+    let Some(_visit) = lock.visit() else { return };
     let guard = lock.guard();
     // SAFETY: a thread ends outside of the interpreter's own calls, so it does not hold the mutex;
-    // the lock is in use, as a moment ago it was waited for.
+    // the lock is not destroyed before the visit is over.
     unsafe { guard.lock() };
     // SAFETY: the mutex is held.
     unsafe { lock.cell().gate() }.left(&Linux, Linux.now(), me.who);

@@ -47,6 +47,7 @@ unsafe extern "C" fn constructor(
 unsafe extern "C" fn forked() {
     tracing::forked();
     locks::forked();
+    names::forked();
     threads::forked();
 }
 

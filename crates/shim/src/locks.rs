@@ -200,7 +200,11 @@ pub fn discover(cond: usize, mutex: usize, deadline: &Timespec) -> Option<&'stat
         return None;
     }
     let lock = Lock::make(cond)?;
-    lock.verify(mutex, deadline).then_some(lock)
+    if lock.is_what_it_seems(mutex, deadline) {
+        return Some(lock);
+    }
+    lock.forget();
+    None
 }
 
 impl Lock {
@@ -250,7 +254,8 @@ impl Lock {
                 return None;
             };
             let policy = spec.build(cores, slots);
-            let cell = GateCell::new(policy, &PARKERS, generations, cores, notes, latch);
+            let gate = number as u32 + 1;
+            let cell = GateCell::new(gate, policy, &PARKERS, generations, cores, notes, latch);
             // SAFETY: as above; no thread is inside a call of a lock that was in this place before.
             unsafe { (*lock.cell.get()).write(cell) };
         }
@@ -282,9 +287,9 @@ impl Lock {
                     self.cell().announce_taken(&Linux);
                     self.switch_guard().unlock();
                     self.wait_for_visitors();
-                    // Whoever left last did so with the mutex held.
-                    guard.lock();
-                    guard.unlock();
+                    // Whoever left a forced switch last did so with this mutex held.
+                    self.switch_guard().lock();
+                    self.switch_guard().unlock();
                 }
             }
         }
@@ -296,15 +301,28 @@ impl Lock {
 
     /// The C library destroys a condition variable when those who wait on it have left it. Ours are
     /// awake and on their way; whoever takes longer finds the lock as it is left.
-    fn wait_for_visitors(&self) {
+    ///
+    /// # Safety
+    /// The lock is intact, and the calling thread holds neither of its mutexes.
+    unsafe fn wait_for_visitors(&self) {
         const LONGEST: Nanos = Nanos::from_millis(1_000);
         const LOOK: Nanos = Nanos::from_micros(50);
         let begun = Linux.now();
-        let mut now = begun;
-        while self.visitors.load(Ordering::SeqCst) > 0 && now.since(begun) < LONGEST {
+        loop {
+            // Whoever leaves does so with the mutex held.
+            // SAFETY: as the caller says.
+            let left = unsafe {
+                self.guard().lock();
+                let left = self.visitors.load(Ordering::SeqCst) == 0;
+                self.guard().unlock();
+                left
+            };
+            let now = Linux.now();
+            if left || now.since(begun) >= LONGEST {
+                return;
+            }
             let nobody = AtomicU32::new(0);
             Linux.futex_wait(&nobody, 0, Some(now.after(LOOK)));
-            now = Linux.now();
         }
     }
 
@@ -357,20 +375,38 @@ impl Lock {
         self.read(layout::LOCKED) as u32 == 1
     }
 
-    /// At the first wait: is it the lock that it looks like? If not, it is never touched again.
-    pub fn verify(&'static self, mutex: usize, deadline: &Timespec) -> bool {
+    /// At a wait on it: is it the lock that it looks like?
+    fn is_what_it_seems(&self, mutex: usize, deadline: &Timespec) -> bool {
         const LATE: Nanos = Nanos::from_millis(200);
         let interval = self.interval();
         let now = Linux.now();
         let end = deadline.nanos();
         let in_time = end <= now.after(interval) && end.after(LATE) >= now.after(interval);
         let cond = self.cond.load(Ordering::Relaxed);
-        if cond.wrapping_add(layout::MUTEX) != mutex || !self.is_locked() || !in_time {
-            self.mode.store(mode::FREE, Ordering::Release);
-            self.cond.store(0, Ordering::Release);
+        cond.wrapping_add(layout::MUTEX) == mutex && self.is_locked() && in_time
+    }
+
+    /// It is none, or nothing shows that it is one; it may be discovered again.
+    fn forget(&self) {
+        self.mode.store(mode::FREE, Ordering::Release);
+        self.cond.store(0, Ordering::Release);
+    }
+
+    /// At a wait on it: is it to be served, or watched, from now on? Served only when it is known who
+    /// holds it: the lock would be granted beside a holder that was never seen.
+    ///
+    /// # Safety
+    /// The lock's own mutex is held.
+    pub unsafe fn verify(&'static self, mutex: usize, deadline: &Timespec) -> bool {
+        let served = config::get().policy.is_some();
+        // SAFETY: as the caller says; the reference ends here.
+        if served && unsafe { self.inside() }.usage.is_fresh() {
             return false;
         }
-        let served = config::get().policy.is_some();
+        if !self.is_what_it_seems(mutex, deadline) {
+            self.forget();
+            return false;
+        }
         if served && config::get().cores > 1 {
             // SAFETY: what called is a wait on the lock's own mutex, which is held; the other one
             // lies behind it in CPython's struct, and was initialised before.

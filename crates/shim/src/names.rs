@@ -9,8 +9,6 @@ use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use deconvoy_policy::WaiterId;
-
 use crate::threads::{self, Me};
 use crate::{python, real, sys, tracing};
 
@@ -33,7 +31,8 @@ struct Left {
 #[derive(Clone, Copy)]
 struct Note {
     name: [u8; NAME_BYTES],
-    made_by: WaiterId,
+    /// See `Slot::made_by`.
+    made_by: u64,
 }
 
 // SAFETY: `note` is reached only by the one thread that moved `thread` to `TAKEN`.
@@ -44,7 +43,7 @@ const TAKEN: u64 = u64::MAX;
 
 impl Left {
     const fn new() -> Left {
-        let note = Note { name: [0; NAME_BYTES], made_by: WaiterId(0) };
+        let note = Note { name: [0; NAME_BYTES], made_by: 0 };
         Left { thread: AtomicU64::new(FREE), note: UnsafeCell::new(note) }
     }
 
@@ -64,7 +63,8 @@ impl Left {
 
 /// A thread was made by the calling one, `me`, which holds a lock of the interpreter's.
 pub fn leave_for(thread: u64, me: Me) {
-    let mut note = Note { name: [0; NAME_BYTES], made_by: me.who };
+    let made_by = u64::from(me.seat().generation) << 32 | u64::from(me.who.0 + 1);
+    let mut note = Note { name: [0; NAME_BYTES], made_by };
     if !python::name_of_starting_thread(&mut note.name) {
         return;
     }
@@ -76,6 +76,13 @@ fn fetch() -> Option<Note> {
     let mut found = None;
     LEFT.iter().any(|left| left.take(me, FREE, |place| found = Some(*place)));
     found
+}
+
+/// In a forked child: those that the notes are for are not in it.
+pub fn forked() {
+    for left in &LEFT {
+        left.thread.store(FREE, Ordering::Relaxed);
+    }
 }
 
 fn text(name: &[u8]) -> &[u8] {
@@ -135,7 +142,7 @@ pub fn acquired(me: Me) {
         && let Some(note) = fetch()
     {
         given.store(1, Ordering::Relaxed);
-        me.slot.made_by.store(note.made_by.0 + 1, Ordering::Relaxed);
+        me.slot.made_by.store(note.made_by, Ordering::Relaxed);
         set(me, text(&note.name));
     }
     let kernels = sys::thread_name();

@@ -106,7 +106,7 @@ impl Api {
 /// interpreter's and is inside a call that the interpreter made with its thread state in place.
 pub fn name_of_starting_thread(place: &mut [u8; NAME_BYTES]) -> bool {
     let Some(api) = Api::load() else { return false };
-    // SAFETY: the lock is held by the calling thread, which `threads::holds_a_lock` found, and
+    // SAFETY: the lock is held by the calling thread, which `threads::holder` found, and
     // CPython detaches a thread state before it gives its lock up: so it is in place. An error
     // that is pending is left alone; one of ours is cleared.
     unsafe {

@@ -4,7 +4,7 @@
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use deconvoy_gil::{Cores, Parker, Seat};
+use deconvoy_gil::{Parker, Seat};
 use deconvoy_policy::{MAX_THREADS, WaiterId};
 
 use crate::names::{self, Inherited};
@@ -29,8 +29,9 @@ pub struct Slot {
     /// 1: it holds a lock.
     pub holds: AtomicU32,
     pub inherited: Inherited,
-    /// Who made it, as number + 1, until a policy was told; 0: not known.
-    pub made_by: AtomicU32,
+    /// Who made it, as number + 1 in the low half and generation in the high one, until a policy was
+    /// told; 0: not known.
+    pub made_by: AtomicU64,
     next_free: AtomicU32,
 }
 
@@ -47,9 +48,19 @@ impl Slot {
             switches: AtomicU64::new(0),
             holds: AtomicU32::new(0),
             inherited: Inherited::new(),
-            made_by: AtomicU32::new(0),
+            made_by: AtomicU64::new(0),
             next_free: AtomicU32::new(0),
         }
+    }
+
+    /// Who made the thread: number and generation. It is told once.
+    pub fn take_maker(&self) -> Option<(WaiterId, u32)> {
+        let packed = self.made_by.load(Ordering::Relaxed);
+        if packed == 0 {
+            return None;
+        }
+        self.made_by.store(0, Ordering::Relaxed);
+        (packed as u32).checked_sub(1).map(|number| (WaiterId(number), (packed >> 32) as u32))
     }
 
     pub fn set_priority(&self, priority: i8) {
@@ -216,14 +227,12 @@ pub fn forked() {
     }
 }
 
-/// The program lets the thread with this native id run on these cores.
-pub fn allow(native_id: u32, cores: &Cores) {
+/// Where the thread with this native id waits, if it uses a lock.
+pub fn parker_of(native_id: u32) -> Option<&'static Parker> {
     let used = FRESH.load(Ordering::Relaxed) as usize;
-    for (slot, parker) in SLOTS.iter().zip(&PARKERS).take(used) {
-        if slot.native_id.load(Ordering::Relaxed) == native_id {
-            parker.allow(cores);
-        }
-    }
+    let mut all = SLOTS.iter().zip(&PARKERS).take(used);
+    all.find(|(slot, _)| slot.native_id.load(Ordering::Relaxed) == native_id)
+        .map(|(_, parker)| parker)
 }
 
 /// The static priority that the policy in force gives a thread of this name.

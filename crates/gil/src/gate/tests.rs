@@ -40,11 +40,11 @@ fn with_waiters(policy: &str, count: u32, test: impl FnOnce(&mut Gate<'_, (), ()
     let mut generations = vec![0; count as usize + 1];
     let parkers: Vec<Parker> = (0..=count).map(|_| Parker::new()).collect();
     let policy = Spec::parse(policy).unwrap().build(2, &mut slots);
-    let mut gate = Gate::new(policy, &parkers, &mut generations, 2, (), ());
+    let mut gate = Gate::new(1, policy, &parkers, &mut generations, 2, (), ());
     let system = Still(Cell::new(Nanos::from_millis(1)));
     gate.acquired(&system, system.now(), seat(0));
     for (number, parker) in parkers.iter().enumerate().skip(1) {
-        parker.enter(system.now().after(FLOOR));
+        assert!(!parker.is_inside(1));
         let ends = gate.enter(&system, system.now(), seat(number as u32), INTERVAL);
         assert_eq!(ends, None);
     }
@@ -58,7 +58,6 @@ fn asking(gate: &mut Gate<'_, (), ()>, system: &Still) -> Vec<u32> {
         let parker = &parkers[number as usize];
         let outcome = gate.look(system, WaiterId(number), parker, false);
         if outcome.is_some() {
-            parker.enter(system.now().after(FLOOR));
             gate.enter(system, system.now(), seat(number), INTERVAL);
         }
         outcome == Some(Outcome::Ask)
@@ -93,29 +92,108 @@ fn a_lock_that_goes_away_lets_all_out_as_from_a_timeout() {
     }
 }
 
-/// A thread that had the lock to itself for long, and computed, has no credit afterwards; one
-/// that was elsewhere has.
+/// The alarm comes to a wait in which there was a switch, so that CPython would not listen: the
+/// waiter asks in its next wait, and soon.
+#[test]
+fn who_could_not_ask_when_all_did_asks_soon() {
+    with_waiters("priority", 4, |gate, system| {
+        let parkers = gate.parkers;
+        let last = WaiterId(4);
+        let pass = |time| system.0.set(system.now().after(time));
+        while !parkers[4].is_at_floor(system.now()) {
+            pass(Nanos::from_millis(1));
+            if gate.look(system, WaiterId(1), &parkers[1], false).is_some() {
+                gate.enter(system, system.now(), seat(1), INTERVAL);
+            }
+        }
+        assert!(gate.unheard > UNHEARD, "not before the alarm");
+        assert_eq!(gate.look(system, last, &parkers[4], true), Some(Outcome::Retry));
+        assert_eq!(gate.enter(system, system.now(), seat(4), INTERVAL), None);
+        assert_eq!(gate.look(system, last, &parkers[4], false), None);
+        pass(INTERVAL);
+        assert_eq!(gate.look(system, last, &parkers[4], false), Some(Outcome::Ask));
+        assert_eq!(gate.enter(system, system.now(), seat(4), INTERVAL), None);
+        pass(INTERVAL);
+        assert_eq!(gate.look(system, last, &parkers[4], false), None, "once");
+    });
+}
+
+#[test]
+fn a_lock_that_goes_away_is_kept_for_nobody() {
+    with_waiters("adaptive", 2, |gate, system| {
+        gate.close(system);
+        gate.released(system, system.now(), seat(0));
+        assert_eq!(gate.hold, Hold::Free);
+    });
+}
+
+#[test]
+fn a_lock_that_goes_away_wakes_nobody_at_another() {
+    with_waiters("adaptive", 2, |gate, system| {
+        let mut slots = vec![Slot::default(); 3];
+        let mut generations = vec![0; 3];
+        let policy = Spec::parse("adaptive").unwrap().build(2, &mut slots);
+        let mut other = Gate::new(2, policy, gate.parkers, &mut generations, 2, (), ());
+        other.acquired(system, system.now(), seat(0));
+        other.enter(system, system.now(), seat(1), INTERVAL);
+        gate.close(system);
+        assert!(!gate.parkers[1].take_woken() && gate.parkers[2].take_woken());
+    });
+}
+
+/// A thread that had the lock to itself and computed has no credit left, and its slice is over; one
+/// that was elsewhere has all.
 #[test]
 fn whoever_had_the_lock_to_itself_is_known_when_others_come() {
-    for holding in [true, false] {
+    for computed in [true, false] {
         let mut slots = vec![Slot::default(); 2];
         let mut generations = vec![0; 2];
         let parkers = [Parker::new(), Parker::new()];
         let policy = Spec::parse("adaptive").unwrap().build(2, &mut slots);
-        let mut gate = Gate::new(policy, &parkers, &mut generations, 2, (), ());
+        let mut gate = Gate::new(1, policy, &parkers, &mut generations, 2, (), ());
         let system = Still(Cell::new(Nanos::from_millis(1)));
-        let pass = |time| system.0.set(system.now().after(time));
         gate.acquired(&system, system.now(), seat(0));
-        pass(Nanos::from_millis(10));
         gate.released(&system, system.now(), seat(0));
-        gate.acquired(&system, system.now(), seat(0));
-        assert!(gate.computes(WaiterId(0)));
-        if !holding {
-            gate.released(&system, system.now(), seat(0));
-        }
-        pass(Nanos::from_millis(100));
-        gate.returned(&system, system.now(), WaiterId(0));
-        gate.is_held_by(&system, system.now(), seat(0));
-        assert_eq!(gate.computes(WaiterId(0)), holding);
+        let own = Own { seat: seat(0), since: system.now(), used: Nanos::ZERO };
+        system.0.set(system.now().after(Nanos::from_millis(100)));
+        gate.returned(&system, system.now(), &own, computed, true);
+        assert_eq!(gate.enter(&system, system.now(), seat(1), INTERVAL), None);
+        // It came to a holder that had credit once, and is in no haste.
+        system.0.set(system.now().after(Nanos::from_micros(100)));
+        let then = gate.look(&system, WaiterId(1), &parkers[1], false);
+        assert_eq!(then, computed.then_some(Outcome::Ask));
+        // It came to a lock that was free, and the other one holds nothing.
+        gate.returned(&system, system.now(), &own, computed, false);
+        gate.acquired(&system, system.now(), seat(1));
+        assert_eq!(gate.hold, Hold::Held);
     }
+}
+
+/// A thread that this gate has never seen has nothing to give, whatever its number had.
+#[test]
+fn a_maker_is_known_by_number_and_generation() {
+    for (generation, is_told) in [(1, true), (2, false), (0, false)] {
+        let told = Cell::new(false);
+        let mut slots = vec![Slot::default(); 3];
+        let mut generations = vec![0; 3];
+        let parkers = [Parker::new(), Parker::new(), Parker::new()];
+        let policy = Spec::parse("adaptive").unwrap().build(2, &mut slots);
+        let made = Made(&told);
+        let mut gate = Gate::new(1, policy, &parkers, &mut generations, 2, made, ());
+        let system = Still(Cell::new(Nanos::from_millis(1)));
+        gate.acquired(&system, system.now(), seat(1));
+        gate.released(&system, system.now(), seat(1));
+        gate.made(&system, system.now(), seat(2), (WaiterId(1), generation));
+        assert_eq!(told.get(), is_told, "{generation}");
+    }
+}
+
+struct Made<'a>(&'a Cell<bool>);
+
+impl Observer for Made<'_> {
+    fn event(&mut self, _: Nanos, event: Event) {
+        self.0.set(self.0.get() || matches!(event, Event::Made { .. }));
+    }
+
+    fn action(&mut self, _: Nanos, _: Action) {}
 }

@@ -22,6 +22,9 @@ impl Adaptive<'_> {
         let waits = self.ready.holds(&self.slots, who);
         self.ready.remove(&mut self.slots, who);
         self.set_credit(now, who, credit);
+        // What it comes back with if it was forced out a moment ago.
+        let slot = self.slots.at_mut(who);
+        slot.kept = slot.kept.min(credit);
         if waits {
             self.enqueue(now, who);
         }
