@@ -4,22 +4,15 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from messages import UserError, say
+
 KEYRINGS = [
     Path(f"/usr/share/keyrings/debian-archive-{k}.gpg") for k in ("keyring", "removed-keys")
 ]
-
-
-class UserError(Exception):
-    """What went wrong, and its mend if it has one, in one line."""
-
-
-def say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def environment() -> dict[str, str]:

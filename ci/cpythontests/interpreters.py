@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cpythontests.messages import UserError, say
+from messages import UserError, say
 
 # Lists what this machine has.
 LISTING = Path(__file__).parent.parent / "interpreters"

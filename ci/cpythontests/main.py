@@ -8,9 +8,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from messages import UserError, say
+
 from cpythontests.compare import Report, compare
 from cpythontests.interpreters import Interpreter, choose, named
-from cpythontests.messages import UserError, say
 from cpythontests.report import as_json, print_reports
 from cpythontests.runner import LIBRARY, STOCK, Runner, Task
 

@@ -66,7 +66,7 @@ def python_cases() -> list[Case]:
 
 
 def embed_cases() -> list[Case]:
-    ways = [("global", "20", "joined"), ("local", "2", "joined")]
+    ways = [("global", "20", "joined"), ("local", "2", "joined"), ("promoted", "2", "joined")]
     return [
         Case(interpreter, "embed", mode, way)
         for interpreter in harness.chosen()

@@ -39,8 +39,8 @@ pub struct GateCell<'a, O, L> {
     pub(crate) taken: AtomicU32,
     /// How many sleep on `taken` and are to be woken.
     pub(crate) forced: AtomicU32,
-    /// Where the last holder is kept if it sleeps: a packed [`Keep`]. Written with the guard held, by
-    /// the one who gives the lock up; it reads its own while nobody can have taken the lock.
+    /// Where the last holder is kept if it sleeps: a packed [`Keep`]. Written with the guard held,
+    /// by the one who gives the lock up; it reads its own while nobody can have taken the lock.
     last: AtomicU32,
     /// As a number, who was granted the lock then; like `last`.
     next: AtomicU32,

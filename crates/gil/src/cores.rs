@@ -102,8 +102,8 @@ impl Kept {
         }
     }
 
-    /// Keeps the calling thread where `keep` says, of the cores that it is allowed on; whether it is
-    /// kept so now. A mask that somebody else has set meanwhile counts as allowed from then on.
+    /// Keeps the calling thread where `keep` says, of the cores that it is allowed on; whether it
+    /// is kept so now. A mask that somebody else has set meanwhile counts as allowed from then on.
     pub fn settle(&self, system: &impl System, keep: Keep) -> bool {
         let old = self.keep.load(Ordering::Relaxed);
         if old == keep.pack() {
@@ -129,9 +129,10 @@ impl Kept {
         true
     }
 
-    /// Another thread sets on which cores this one may run: `set` does so and reads back what became
-    /// of it, as often as this one moved meanwhile. Whatever it sets afterwards it sees as allowed.
-    /// Lost if it moves between the end of `set` and that of this function, or at every try.
+    /// Another thread sets on which cores this one may run: `set` does so and reads back what
+    /// became of it, as often as this one moved meanwhile. Whatever it sets afterwards it sees as
+    /// allowed. Lost if it moves between the end of `set` and that of this function, or at every
+    /// try.
     pub fn allow(&self, system: &impl System, mut set: impl FnMut() -> Option<Cores>) {
         const TRIES: u32 = 64;
         for _ in 0..TRIES {

@@ -3,7 +3,8 @@
 //! A [`Gate`] stands in front of one lock that somebody else keeps (CPython's GIL, the lab's) and
 //! whose state is guarded by a mutex of theirs, here called *the guard*. The owner of the lock
 //! tells the gate, always with the guard held, that a thread took or gave up the lock, and lets
-//! waiters wait in it ([`wait`]). The gate feeds the policy and does what it says: it wakes,
+//! waiters wait in it ([`wait`]). While one thread has the lock to itself it need not ([`Usage`]).
+//! The gate feeds the policy and does what it says: it wakes,
 //! lets linger, keeps timers.
 //!
 //! Nothing here allocates, prints, or blocks but in [`wait`] and [`wait_for_switch`]. The

@@ -55,8 +55,9 @@ impl Point {
 #[repr(C, align(128))]
 pub struct Parker {
     state: AtomicU32,
-    /// The gate that the thread waits at, asleep or awake, by number; 0: none. Written with the guard of
-    /// that gate held, and read with that of any: what is there of another gate may be old.
+    /// The gate that the thread waits at, asleep or awake, by number; 0: none. Written with the
+    /// guard of that gate held, and read with that of any: what is there of another gate may be
+    /// old.
     inside: AtomicU32,
     /// When its timer runs out.
     timer: Point,

@@ -67,6 +67,15 @@ fn a_wake_up_is_never_lost() {
 }
 
 #[test]
+fn a_wake_up_that_is_taken_back_and_given_again_is_not_lost() {
+    check(|parker, system| {
+        parker.wake(system);
+        parker.take_woken();
+        parker.wake(system);
+    });
+}
+
+#[test]
 fn a_timer_that_is_due_is_never_slept_past() {
     check(|parker, system| parker.set_timer(system, NOW));
 }

@@ -32,6 +32,7 @@
 //! Pathology: none known. With more I/O-bound threads than the lock can serve, each of them and
 //! all CPU-bound ones together get equal shares.
 
+mod hand_off;
 mod inherit;
 mod linger;
 mod rules;
@@ -189,31 +190,8 @@ impl<'a> Adaptive<'a> {
         actions.push(Action::Timer { who, at });
     }
 
-    fn grant(&mut self, who: WaiterId, actions: &mut Actions) {
-        self.recall(who, actions);
-        self.granted = Some(who);
-        actions.push(Action::Grant { who });
-    }
-
-    fn wake(&mut self, who: WaiterId, actions: &mut Actions) {
-        self.recall(who, actions);
-        self.granted = Some(who);
-        self.woken = Some(who);
-        actions.push(Action::Wake { who });
-    }
-
-    /// Whoever was woken for an earlier release and comes only now, from behind another thread on
-    /// its core, is not to take the lock before `next` if it then computes for a slice.
-    fn recall(&mut self, next: WaiterId, actions: &mut Actions) {
-        let late =
-            self.woken.take().filter(|&who| who != next && !self.ready.holds(&self.slots, who));
-        if let Some(who) = late {
-            actions.push(Action::Recall { who });
-        }
-    }
-
-    /// A new thread may begin at once, but has to earn or inherit the rest: many that start together and
-    /// compute would else go before everybody for a slice each.
+    /// A new thread may begin at once, but has to earn or inherit the rest: many that start
+    /// together and compute would else go before everybody for a slice each.
     fn start(&mut self, now: Nanos, who: WaiterId, priority: i8) {
         self.forget(who);
         self.slots.start(who, priority);

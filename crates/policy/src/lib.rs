@@ -73,7 +73,8 @@ pub enum Event {
     /// `who`, which has not held the lock yet, was made by `by`, another thread that uses it.
     /// Reported if the driver can tell, at the latest before the first [`Event::Acquire`].
     Made { who: WaiterId, by: WaiterId },
-    /// The program's own switch interval is `length` from now on (CPython: `sys.setswitchinterval`).
+    /// The program's own switch interval is `length` from now on (CPython:
+    /// `sys.setswitchinterval`).
     Interval { length: Nanos },
     /// `who` finds the lock held, or kept for another, and begins to wait; or it waits on after
     /// [`Action::Ask`] or [`Action::Wake`].
@@ -157,8 +158,8 @@ pub trait Policy {
     /// cleared. `now` never goes back.
     fn step(&mut self, now: Nanos, event: Event, actions: &mut Actions);
 
-    /// Whether `who` computes: it holds the lock, or waits for it, without a claim to go first. Such
-    /// threads take turns on one core's worth of work, and a driver may gather them there.
+    /// Whether `who` computes: it holds the lock, or waits for it, without a claim to go first.
+    /// Such threads take turns on one core's worth of work, and a driver may gather them there.
     fn computes(&self, _who: WaiterId) -> bool {
         false
     }

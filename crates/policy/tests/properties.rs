@@ -293,8 +293,8 @@ fn adaptive_takes_what_it_gives_from_a_maker_that_was_forced_out() {
     assert_eq!(told.patience_us(spinner), 2_600);
 }
 
-/// A thread that computes was told to try, and comes only after the next two hand-offs: it waits on.
-/// One that has credit may try.
+/// A thread that computes was told to try, and comes only after the next two hand-offs: it waits
+/// on. One that has credit may try.
 #[test]
 fn adaptive_calls_back_who_comes_late_and_computes() {
     let [spinner, first, second] = [0, 1, 2].map(WaiterId);

@@ -2,7 +2,8 @@
 //!
 //! Each is a few instructions that save the arguments, ask a *plan* where to go, restore them and
 //! jump there. A call that is none of ours reaches the C library with the stack as the caller left
-//! it: cancellation, unwinding and back-traces pass as if we were not there.
+//! it: cancellation, unwinding and back-traces pass as if we were not there. But for
+//! `sched_setaffinity`, which is no point of cancellation and calls back to nobody.
 
 use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
@@ -10,7 +11,7 @@ use core::ffi::{c_int, c_void};
 use crate::host::{self, Answer};
 use crate::locks::{self, Part};
 use crate::sys::{Linux, Timespec};
-use crate::{config, real, sys, threads};
+use crate::{config, finding, real, sys, threads};
 
 /// Where to jump.
 type Target = *const c_void;
@@ -90,14 +91,14 @@ unsafe extern "C" fn done() -> c_int {
 
 unsafe extern "C" fn plan_init(cond: *mut c_void) -> Target {
     if config::is_on() {
-        locks::cond_initialised(cond as usize);
+        finding::cond_initialised(cond as usize);
     }
     real::COND_INIT.get()
 }
 
 unsafe extern "C" fn plan_destroy(cond: *mut c_void) -> Target {
     if config::is_on() {
-        locks::cond_destroyed(cond as usize);
+        finding::cond_destroyed(cond as usize);
     }
     real::COND_DESTROY.get()
 }
@@ -130,7 +131,7 @@ unsafe extern "C" fn plan_timedwait(
     let Some(deadline) = (unsafe { deadline.as_ref() }) else { return pass_on };
     let lock = match locks::find(cond as usize) {
         Some(Part::Cond(lock)) => Some(lock),
-        None if config::is_on() => locks::discover(cond as usize, mutex as usize, deadline),
+        None if config::is_on() => finding::discover(cond as usize, mutex as usize, deadline),
         _ => None,
     };
     let Some(lock) = lock else { return pass_on };

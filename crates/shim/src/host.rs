@@ -8,8 +8,9 @@
 //! | `pthread_cond_signal(cond)` | the holder | released |
 //! | `pthread_cond_wait(switch_cond)` | one that released on request | waits for another to take it |
 //!
-//! All but the last come with the lock's own mutex held, which so guards the gate; the last, and the
-//! signal that ends it, come with `switch_mutex` held.
+//! All but the last come with the lock's own mutex held, which so guards the gate; the last, and
+//! the signal that ends it, come with `switch_mutex` held.
+//!
 //! Source: CPython's `Python/ceval_gil.c`, 3.8 to 3.15.
 
 use core::ffi::{c_int, c_void};

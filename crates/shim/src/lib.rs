@@ -7,8 +7,10 @@
 
 mod config;
 mod environment;
+mod finding;
 mod hooks;
 mod host;
+mod latch;
 mod locks;
 mod names;
 mod python;

@@ -1,23 +1,23 @@
-//! Finds CPython's locks: which condition variables belong to one, from the moment that it is made
-//! until it is destroyed.
+//! CPython's locks, from the moment that one is found until it is destroyed.
 
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use deconvoy_gil::{GateCell, Guard, Latch, System, Usage};
+use deconvoy_gil::{GateCell, Guard, System, Usage};
 use deconvoy_policy::Nanos;
 use deconvoy_trace::format::{Kind, MAX_LOCKS};
 
+use crate::latch::Locked;
 use crate::records::Records;
-use crate::sys::{Linux, Timespec, peek};
+use crate::sys::{Linux, Timespec};
 use crate::threads::PARKERS;
 use crate::tracing::{self, Notes};
 use crate::{config, environment, real};
 
 /// `struct _gil_runtime_state`, in bytes from `cond`: the same from 3.8 to 3.15 in every build.
-mod layout {
+pub mod layout {
     pub const INTERVAL: usize = 32; // before
     pub const LOCKED: usize = 16; // before
     pub const SWITCHES: usize = 8; // before
@@ -105,11 +105,6 @@ static LOCKS: [Lock; MAX_LOCKS] = [const { Lock::new() }; MAX_LOCKS];
 /// Places in `LOCKS` below this have been used.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// The condition variables that were initialised last: CPython does those of a lock one after the
-/// other.
-static RECENT: [AtomicUsize; 8] = [const { AtomicUsize::new(0) }; 8];
-static RECENT_NEXT: AtomicUsize = AtomicUsize::new(0);
-
 /// Which of a lock's two condition variables an address is.
 #[derive(Clone, Copy)]
 pub enum Part {
@@ -132,80 +127,7 @@ pub fn find(address: usize) -> Option<Part> {
     })
 }
 
-/// Whether this process is a CPython that we know: 3.8 or later.
-fn is_known_python() -> bool {
-    static ANSWER: AtomicU32 = AtomicU32::new(0);
-    if ANSWER.load(Ordering::Relaxed) == 0 {
-        let known = !real::symbol(c"_PyRuntime").is_null()
-            && !real::symbol(c"PyConfig_InitPythonConfig").is_null()
-            && real::complete();
-        if !known {
-            // Asked again next time: the interpreter may be loaded later.
-            return false;
-        }
-        ANSWER.store(1, Ordering::Relaxed);
-    }
-    true
-}
-
-/// Notes that a condition variable is about to be initialised, and finds a lock when it is the
-/// second of one.
-pub fn cond_initialised(address: usize) {
-    forget(address);
-    let first = address.wrapping_sub(layout::SWITCH_COND);
-    let is_second = RECENT.iter().any(|recent| recent.load(Ordering::Relaxed) == first);
-    if is_second && is_known_python() && looks_like_one(first) {
-        Lock::make(first);
-    }
-    let next = RECENT_NEXT.fetch_add(1, Ordering::Relaxed) % RECENT.len();
-    if let Some(place) = RECENT.get(next) {
-        place.store(address, Ordering::Relaxed);
-    }
-}
-
-/// A condition variable goes away.
-pub fn cond_destroyed(address: usize) {
-    for recent in &RECENT {
-        // An address that is used again must not pair with what is gone.
-        let _ = recent.compare_exchange(address, 0, Ordering::Relaxed, Ordering::Relaxed);
-    }
-    if let Some(Part::Cond(lock) | Part::SwitchCond(lock)) = find(address) {
-        lock.end(true);
-    }
-}
-
-/// What was at this address is something else now.
-fn forget(address: usize) {
-    if let Some(Part::Cond(lock) | Part::SwitchCond(lock)) = find(address) {
-        lock.end(false);
-    }
-}
-
-const LONGEST_INTERVAL_US: u64 = 10_000_000_000;
-
-/// Whether the memory around a condition variable could be a lock of CPython's.
-fn looks_like_one(cond: usize) -> bool {
-    // interval, last holder, locked, switches
-    let Some([interval, _, _, switches]) = peek::<4>(cond.wrapping_sub(layout::INTERVAL)) else {
-        return false;
-    };
-    // 0 is what CPython keeps for an interval below 1 us, and reads as 1.
-    interval <= LONGEST_INTERVAL_US && switches < 1 << 48
-}
-
-/// Finds a lock at its first contended wait, if its making was missed. The deadline gives it
-/// away: one switch interval from now.
-pub fn discover(cond: usize, mutex: usize, deadline: &Timespec) -> Option<&'static Lock> {
-    if cond.wrapping_add(layout::MUTEX) != mutex || !is_known_python() || !looks_like_one(cond) {
-        return None;
-    }
-    let lock = Lock::make(cond)?;
-    if lock.is_what_it_seems(mutex, deadline) {
-        return Some(lock);
-    }
-    lock.forget();
-    None
-}
+pub const LONGEST_INTERVAL_US: u64 = 10_000_000_000;
 
 impl Lock {
     /// `None`: the lock was destroyed since it was found.
@@ -225,8 +147,9 @@ impl Lock {
         self.mode.load(Ordering::Acquire)
     }
 
-    /// Enters a lock that was just made, or whose making was missed: then the caller holds its mutex.
-    fn make(cond: usize) -> Option<&'static Lock> {
+    /// Enters a lock that was just made, or whose making was missed: then the caller holds its
+    /// mutex.
+    pub fn make(cond: usize) -> Option<&'static Lock> {
         let number = LOCKS.iter().position(|lock| {
             // Acquire pairs with the Release of a visit's end.
             lock.visitors.load(Ordering::Acquire) == 0
@@ -270,7 +193,7 @@ impl Lock {
 
     /// The lock is destroyed, which CPython begins with `cond` (`intact`: the rest of it is still
     /// there), or its memory is something else now.
-    fn end(&'static self, intact: bool) {
+    pub fn end(&'static self, intact: bool) {
         if self.mode.swap(mode::FREE, Ordering::SeqCst) == mode::SERVED {
             let guard = self.guard();
             // SAFETY: the owner destroys the lock, and so does not hold its mutexes; each is let go
@@ -376,7 +299,7 @@ impl Lock {
     }
 
     /// At a wait on it: is it the lock that it looks like?
-    fn is_what_it_seems(&self, mutex: usize, deadline: &Timespec) -> bool {
+    pub fn is_what_it_seems(&self, mutex: usize, deadline: &Timespec) -> bool {
         const LATE: Nanos = Nanos::from_millis(200);
         let interval = self.interval();
         let now = Linux.now();
@@ -387,13 +310,13 @@ impl Lock {
     }
 
     /// It is none, or nothing shows that it is one; it may be discovered again.
-    fn forget(&self) {
+    pub fn forget(&self) {
         self.mode.store(mode::FREE, Ordering::Release);
         self.cond.store(0, Ordering::Release);
     }
 
-    /// At a wait on it: is it to be served, or watched, from now on? Served only when it is known who
-    /// holds it: the lock would be granted beside a holder that was never seen.
+    /// At a wait on it: is it to be served, or watched, from now on? Served only when it is known
+    /// who holds it: the lock would be granted beside a holder that was never seen.
     ///
     /// # Safety
     /// The lock's own mutex is held.
@@ -419,33 +342,6 @@ impl Lock {
         }
         self.mode.store(if served { mode::SERVED } else { mode::WATCHED }, Ordering::Release);
         true
-    }
-}
-
-/// CPython's `locked`, which says whether somebody has the lock. It is closed only between a
-/// release and the moment when the waiter that it is kept for takes it. Nothing but `take_gil`
-/// acts on it then: no thread holds the lock, and a drop request, which would reach for the last
-/// holder, is not made (`Outcome::Ask` says that there is a holder).
-pub struct Locked(*const AtomicU32);
-
-// SAFETY: an atomic at an address that stays valid while calls on the lock are made.
-unsafe impl Send for Locked {}
-
-impl Locked {
-    fn set(&self, value: u32) {
-        // SAFETY: the field of a verified lock, an aligned `int` that CPython itself reads and
-        // writes as an atomic; the mutex that guards it is held.
-        unsafe { &*self.0 }.store(value, Ordering::Relaxed);
-    }
-}
-
-impl Latch for Locked {
-    fn close(&self) {
-        self.set(1);
-    }
-
-    fn open(&self) {
-        self.set(0);
     }
 }
 

@@ -220,7 +220,7 @@ pub fn set_specific(key: Key, value: usize) -> bool {
 
 /// The calling thread's `pthread_t`.
 pub fn thread_self() -> u64 {
-    // SAFETY: the type is glibc's, and `complete` found it.
+    // SAFETY: the type is that of any C library with threads.
     unsafe { THREAD_SELF.typed::<unsafe extern "C" fn() -> u64>()() }
 }
 

@@ -29,8 +29,8 @@ pub struct Slot {
     /// 1: it holds a lock.
     pub holds: AtomicU32,
     pub inherited: Inherited,
-    /// Who made it, as number + 1 in the low half and generation in the high one, until a policy was
-    /// told; 0: not known.
+    /// Who made it, as number + 1 in the low half and generation in the high one, until a policy
+    /// was told; 0: not known.
     pub made_by: AtomicU64,
     next_free: AtomicU32,
 }

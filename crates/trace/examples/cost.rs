@@ -1,8 +1,8 @@
 //! What an event costs: `cargo run --release -p deconvoy-trace --example cost`.
 //!
 //! A thread takes and gives up a lock that nobody else wants, and both are recorded, each with its
-//! reading of the clock, as in the preloaded library. Prints the median and the range of the rounds,
-//! in nanoseconds an event.
+//! reading of the clock, as in the preloaded library. Prints the median and the range of the
+//! rounds, in nanoseconds an event.
 
 #[path = "../tests/build/mod.rs"]
 mod build;

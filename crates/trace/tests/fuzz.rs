@@ -54,7 +54,8 @@ fn valid(rounds: u32) -> Vec<u8> {
         let (from, to) = (threads[round % 3], threads[(round + 1) % 3]);
         let wait = if round.is_multiple_of(7) { 90 * MS } else { INTERVAL };
         tape.forced_switch(from, to, wait).pass(10 * US);
-        for kind in [Kind::Wake, Kind::Timer, Kind::Linger, Kind::Expire, Kind::Grant] {
+        let policys = [Kind::Wake, Kind::Recall, Kind::Timer, Kind::Linger, Kind::Grant];
+        for kind in policys.into_iter().chain([Kind::Made, Kind::Expire]) {
             tape.recorder().write(tape.now, kind, to, 0, 5);
         }
     }

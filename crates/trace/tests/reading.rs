@@ -27,7 +27,8 @@ fn any_event() -> impl Strategy<Value = Event> {
 /// A thread's next step: which thread, and how long after the last one.
 type Step = (usize, u64);
 
-/// Lets four threads use a lock as they must: one holder at a time, and whoever finds it held waits.
+/// Lets four threads use a lock as they must: one holder at a time, and whoever finds it held
+/// waits.
 fn play(steps: &[Step], ring: u64) -> Tape {
     let mut tape = Tape::new(stock(), ring);
     let threads: Vec<u16> = ["a", "b", "c", "d"].map(|name| tape.thread(name)).into();

@@ -35,6 +35,11 @@ impl Driver<'_> {
             let greeting = Greeting { priority: who as i8 - 3, number: Some(who as u32) };
             self.tape.recorder().write(now, Kind::Greet, record, 0, greeting.pack());
             self.step(Event::Start { who: waiter, priority: greeting.priority });
+            if who > 0 && self.greeted[who - 1] {
+                let by = WaiterId(who as u32 - 1);
+                self.tape.recorder().write(now, Kind::Made, record, 0, by.0);
+                self.step(Event::Made { who: waiter, by });
+            }
         }
         let asked = self.asked;
         let event = match kind {
@@ -171,7 +176,8 @@ proptest! {
         let (mut trace, _, said) = record(POLICIES[policy], &steps);
         prop_assume!(said > 0);
         let is_said = |event: &Written| {
-            matches!(event.kind, Kind::Ask | Kind::Wake | Kind::Grant | Kind::Timer | Kind::Linger)
+            let policys = [Kind::Ask, Kind::Wake, Kind::Recall, Kind::Grant, Kind::Timer, Kind::Linger];
+            policys.contains(&event.kind)
         };
         let places: Vec<usize> =
             (0..trace.events.len()).filter(|&place| is_said(&trace.events[place])).collect();

@@ -1,7 +1,9 @@
 /* A program that is no Python and loads libpython itself: restarts the interpreter, with threads
  * in each; `daemon` leaves threads running over each end.
  *
- * embed LIBPYTHON local|global ROUNDS joined|daemon */
+ * `promoted`: its symbols are for everybody only once the interpreter runs, with threads.
+ *
+ * embed LIBPYTHON local|global|promoted ROUNDS joined|daemon */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +46,10 @@ int main(int count, char **arguments) {
   for (int n = 0; n < rounds; n++) {
     initialize(1);
     if (run("import faulthandler; faulthandler.enable()\n", NULL)) return 69;
+    if (strcmp(arguments[2], "promoted") == 0) {
+      if (run(joined, NULL)) return 70;
+      if (!dlopen(arguments[1], RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD)) return 71;
+    }
     if (run(joined, NULL)) return 66;
     if (with_daemons && run(daemons, NULL)) return 67;
     if (finalize()) return 68;

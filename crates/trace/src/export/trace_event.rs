@@ -1,6 +1,7 @@
 //! Chrome's trace event format, an array of JSON objects, one a line.
 //!
-//! Source: "Trace Event Format", <https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU>.
+//! Source: "Trace Event Format",
+//! <https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU>.
 
 use std::io::{self, Write};
 
