@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from commandline import DECONVOY, HANGS_AFTER_S, Deconvoy
+from commandline import DECONVOY, Deconvoy, finished
 from deconvoy.interpreters import Interpreter, find_interpreters
 
 
@@ -16,16 +16,8 @@ def deconvoy(tmp_path: Path) -> Deconvoy:
     def run(
         *arguments: str | Path, env: dict[str, str] | None = None, stdin: str = ""
     ) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [*DECONVOY, *map(str, arguments)],
-            cwd=tmp_path,
-            env=os.environ | (env or {}),
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=HANGS_AFTER_S,
-            check=False,
-        )
+        command = [*DECONVOY, *map(str, arguments)]
+        return finished(command, stdin, cwd=tmp_path, env=os.environ | (env or {}))
 
     return run
 

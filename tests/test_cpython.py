@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from commandline import finished
 from deconvoy import preload
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -17,13 +18,8 @@ HANGS_AFTER_S = 900
 
 
 def run(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, SCRIPT, "--library", preload.library(), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=HANGS_AFTER_S,
-        check=False,
-    )
+    command = [sys.executable, SCRIPT, "--library", preload.library(), *arguments]
+    return finished(command, limit_s=HANGS_AFTER_S)
 
 
 def test_no_method_fails_only_under_the_library(tmp_path: Path) -> None:

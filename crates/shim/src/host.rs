@@ -14,7 +14,7 @@
 //! Source: CPython's `Python/ceval_gil.c`, 3.8 to 3.15.
 
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{Ordering, compiler_fence};
 
 use deconvoy_gil::{Guard, Outcome, Own, System, Usage, wait, wait_for_switch};
 use deconvoy_policy::Nanos;
@@ -46,12 +46,19 @@ pub fn waits(lock: &'static Lock, mutex: usize, deadline: &Timespec) -> Answer {
 
 /// Runs `hook` for the calling thread, unless it interrupts another hook of the same thread: then
 /// the call came from a signal handler, and is none of ours.
-fn with_me(hook: impl FnOnce(Me)) {
-    let Some(me) = me() else { return };
-    if me.slot.busy.swap(1, Ordering::Relaxed) == 0 {
-        hook(me);
-        me.slot.busy.store(0, Ordering::Relaxed);
+fn with_me<R>(hook: impl FnOnce(Me) -> R) -> Option<R> {
+    let me = me()?;
+    // No read-modify-write: only handlers on this very thread come in between, and each leaves it as
+    // it was.
+    if me.slot.busy.load(Ordering::Relaxed) != 0 {
+        return None;
     }
+    me.slot.busy.store(1, Ordering::Relaxed);
+    compiler_fence(Ordering::SeqCst);
+    let result = hook(me);
+    compiler_fence(Ordering::SeqCst);
+    me.slot.busy.store(0, Ordering::Relaxed);
+    Some(result)
 }
 
 /// The calling thread, in the trace too: a trace may have begun after the thread was first seen.
@@ -105,7 +112,7 @@ fn computed(own: &Own, now: Nanos) -> bool {
 /// A thread has taken the lock: a signal on `switch_cond`. Called with both mutexes held.
 pub fn acquired(lock: &'static Lock) -> Answer {
     let mode = lock.mode();
-    with_me(|me| {
+    let is_own = with_me(|me| {
         me.slot.pending.store(0, Ordering::Relaxed);
         me.slot.holds.store(1, Ordering::Relaxed);
         enter_in_trace(me);
@@ -116,13 +123,13 @@ pub fn acquired(lock: &'static Lock) -> Answer {
         let (seat, maker) = (me.seat(), me.slot.take_maker());
         let may_own = tracing::recorder().is_none();
         if may_own && inside.usage.is_own(seat) {
-            return;
+            return true;
         }
         let now = Linux.now();
         if config::get().policy.is_some() {
             if may_own && inside.usage.is_fresh() {
                 inside.usage = own(me, now);
-                return;
+                return true;
             }
             // SAFETY: as above.
             let gate = unsafe { lock.cell().gate() };
@@ -138,9 +145,13 @@ pub fn acquired(lock: &'static Lock) -> Answer {
             inside.asked_ns = None;
             recorder.acquire(now.0, me.trace(), lock.number());
         }
+        false
     });
     if mode == mode::SERVED {
-        lock.cell().announce_taken(&Linux);
+        // While the lock is one thread's own nobody waits in a forced switch.
+        if is_own != Some(true) {
+            lock.cell().announce_taken(&Linux);
+        }
         return Answer::Serve;
     }
     Answer::PassOn
