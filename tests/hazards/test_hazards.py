@@ -29,6 +29,7 @@ PYTHON_PROGRAMS = [
     "gilstate",
     "ends_waiting",
     "affinity",
+    "alone",
     "exec_thread",
     "cancel",
 ]
