@@ -50,10 +50,11 @@ with hazard.Spinners(2):
 
     # This thread has the lock, so the worker waits for it, or is about to.
     first = workers[0]
+    earlier = len(first.seen)
     os.sched_setaffinity(first.native_id, ONE)
     # One look may be under way.
-    before = len(first.seen) + 1
-    until(lambda: len(first.seen) > before + 20)
+    later = len(first.seen) + 1
+    until(lambda: len(first.seen) > later + 20)
 
     for worker in workers:
         worker.blocks = True
@@ -64,7 +65,8 @@ with hazard.Spinners(2):
         os.write(worker.pipe[1], b".")
         worker.join()
 for worker in workers:
-    later = before if worker is first else len(worker.seen)
-    assert all(cores == ALLOWED for cores in worker.seen[: later - 1]), worker.seen
-    assert all(cores == ONE for cores in worker.seen[later:]), worker.seen
+    seen = worker.seen
+    before, after = (earlier, later) if worker is first else (len(seen), len(seen))
+    assert all(cores == ALLOWED for cores in seen[:before]), seen
+    assert all(cores == ONE for cores in seen[after:]), seen
 hazard.ok()
