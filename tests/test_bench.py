@@ -17,7 +17,7 @@ from deconvoy.bench.stats import estimate, jain, quantile
 from deconvoy.bench.summary import Key, cells, dominated_by, dominates
 from deconvoy.bench.table import published_table
 from deconvoy.errors import UserError
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 C = Runtime("c", "")
@@ -77,6 +77,7 @@ def test_a_machine_that_is_never_quiet_is_not_tried_again() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.floats(0.1, 1e6), min_size=1, max_size=30))
+@example([1.0, 1.0, 908569.1219310545])
 def test_an_interval_holds_its_median(samples: list[float]) -> None:
     found = estimate(samples)
     assert min(samples) <= found.low <= found.median <= found.high <= max(samples)

@@ -51,7 +51,10 @@ def estimate(samples: Sequence[float], seed: int = 0) -> Estimate:
         method="percentile",
         random_state=seed,
     ).confidence_interval
-    return Estimate(median, float(interval.low), float(interval.high), len(values))
+    # Interpolation rounds, and may end a bit beyond the samples.
+    low = max(float(interval.low), float(values.min()))
+    high = min(float(interval.high), float(values.max()))
+    return Estimate(median, min(low, median), max(high, median), len(values))
 
 
 def quantile(samples: Sequence[float], q: float) -> float:
