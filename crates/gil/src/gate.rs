@@ -32,6 +32,18 @@ pub struct Seat {
     pub priority: i8,
 }
 
+impl Seat {
+    /// What tells it from another thread under its number, and from itself with another priority.
+    fn key(self) -> u32 {
+        Seat::stem(self.generation) << 8 | u32::from(self.priority.cast_unsigned())
+    }
+
+    /// As much of a generation as there is room for; never 0.
+    fn stem(generation: u32) -> u32 {
+        (generation & 0x00ff_ffff).max(1)
+    }
+}
+
 /// How a wait ended: the caller looks at the lock again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
@@ -71,7 +83,8 @@ const UNHEARD: Nanos = Nanos::from_millis(20);
 pub struct Gate<'a, O, L> {
     number: u32,
     policy: AnyPolicy<'a>,
-    generations: &'a mut [u32],
+    /// The key of each thread's seat, as last told to the policy; 0: none.
+    known: &'a mut [u32],
     parkers: &'a [Parker],
     /// All threads that this gate has seen have numbers below this.
     seen: usize,
@@ -98,7 +111,7 @@ impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
         number: u32,
         policy: AnyPolicy<'a>,
         parkers: &'a [Parker],
-        generations: &'a mut [u32],
+        known: &'a mut [u32],
         cores: u32,
         observer: O,
         latch: L,
@@ -106,7 +119,7 @@ impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
         Gate {
             number,
             policy,
-            generations,
+            known,
             parkers,
             seen: 0,
             latest: Nanos::ZERO,
@@ -220,11 +233,12 @@ impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
         kept
     }
 
-    /// Begins the record of a thread that this gate has not seen.
+    /// Begins the record of a thread that this gate has not seen, or whose priority is another now:
+    /// its name is known only from its first acquisition on, and may change.
     fn greet(&mut self, system: &impl System, now: Nanos, seat: Seat) {
-        let Some(known) = self.generations.get_mut(seat.who.0 as usize) else { return };
-        if *known != seat.generation {
-            *known = seat.generation;
+        let Some(known) = self.known.get_mut(seat.who.0 as usize) else { return };
+        if *known != seat.key() {
+            *known = seat.key();
             self.seen = self.seen.max(seat.who.0 as usize + 1);
             let event = Event::Start { who: seat.who, priority: seat.priority };
             self.step(system, now, event, seat.who);
@@ -240,7 +254,8 @@ impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
         seat: Seat,
         (by, generation): (WaiterId, u32),
     ) {
-        if self.generations.get(by.0 as usize) == Some(&generation) {
+        let known = self.known.get(by.0 as usize).copied().unwrap_or(0);
+        if generation != 0 && known >> 8 == Seat::stem(generation) {
             self.greet(system, now, seat);
             self.step(system, now, Event::Made { who: seat.who, by }, seat.who);
         }

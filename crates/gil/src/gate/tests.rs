@@ -197,3 +197,24 @@ impl Observer for Made<'_> {
 
     fn action(&mut self, _: Nanos, _: Action) {}
 }
+
+/// A thread's name, and with it its priority, is known only once it has had the lock.
+#[test]
+fn a_priority_that_is_known_late_counts_from_then_on() {
+    let mut slots = vec![Slot::default(); 2];
+    let mut generations = vec![0; 2];
+    let parkers = [Parker::new(), Parker::new()];
+    let policy = Spec::parse("priority").unwrap().build(2, &mut slots);
+    let mut gate = Gate::new(1, policy, &parkers, &mut generations, 2, (), ());
+    let system = Still(Cell::new(Nanos::from_millis(1)));
+    let [spinner, io] = [0, 1].map(|n| Seat { priority: 0, ..seat(n) });
+    let named = Seat { priority: 10, ..io };
+    gate.acquired(&system, system.now(), spinner);
+    assert_eq!(gate.enter(&system, system.now(), io, INTERVAL), None);
+    gate.released(&system, system.now(), spinner);
+    parkers[1].exit();
+    gate.acquired(&system, system.now(), named);
+    gate.released(&system, system.now(), named);
+    gate.acquired(&system, system.now(), spinner);
+    assert_eq!(gate.enter(&system, system.now(), named, INTERVAL), Some(Outcome::Ask));
+}
