@@ -2,13 +2,14 @@
 
 use core::cell::UnsafeCell;
 
-use deconvoy_policy::{AnyPolicy, Nanos};
+use deconvoy_policy::Nanos;
 
 use crate::cores::Keep;
-use crate::gate::{Gate, Observer, Seat};
+use crate::gate::Gate;
 use crate::parker::Parker;
 use crate::primitive::{AtomicU32, Ordering};
-use crate::{Latch, System};
+use crate::seat::Seat;
+use crate::{Latch, Observer, System};
 
 /// Who gets the lock that was given up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,28 +54,10 @@ pub struct GateCell<'a, O, L> {
 unsafe impl<O: Send, L: Send> Sync for GateCell<'_, O, L> {}
 
 impl<'a, O: Observer, L: Latch> GateCell<'a, O, L> {
-    /// `number`: not 0, and another than that of any gate that shares the parkers. `parkers` and
-    /// `generations`: one for each thread number. `cores`: how many can run at once.
-    pub fn new(
-        number: u32,
-        policy: AnyPolicy<'a>,
-        parkers: &'a [Parker],
-        generations: &'a mut [u32],
-        cores: u32,
-        observer: O,
-        latch: L,
-    ) -> GateCell<'a, O, L> {
+    pub fn new(gate: Gate<'a, O, L>) -> GateCell<'a, O, L> {
         GateCell {
-            gate: UnsafeCell::new(Gate::new(
-                number,
-                policy,
-                parkers,
-                generations,
-                cores,
-                observer,
-                latch,
-            )),
-            parkers,
+            parkers: gate.parkers,
+            gate: UnsafeCell::new(gate),
             taken: AtomicU32::new(0),
             forced: AtomicU32::new(0),
             last: AtomicU32::new(0),

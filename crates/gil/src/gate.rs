@@ -9,67 +9,9 @@ use deconvoy_policy::{Action, Actions, AnyPolicy, Event, Nanos, Policy, WaiterId
 use crate::cell::Next;
 use crate::cores::{HomeCore, Keep, Place};
 use crate::parker::Parker;
+use crate::seat::{Hold, Outcome, Seat};
 use crate::usage::Own;
-use crate::{Latch, System};
-
-/// Sees every event and action, in order, with the guard held: a recorder.
-pub trait Observer {
-    fn event(&mut self, now: Nanos, event: Event);
-    fn action(&mut self, now: Nanos, action: Action);
-}
-
-impl Observer for () {
-    fn event(&mut self, _: Nanos, _: Event) {}
-    fn action(&mut self, _: Nanos, _: Action) {}
-}
-
-/// A thread at a gate: its number and which of the threads under that number it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Seat {
-    pub who: WaiterId,
-    /// Never 0; another value when a new thread goes by the same number.
-    pub generation: u32,
-    pub priority: i8,
-}
-
-impl Seat {
-    /// What tells it from another thread under its number, and from itself with another priority.
-    fn key(self) -> u32 {
-        Seat::stem(self.generation) << 8 | u32::from(self.priority.cast_unsigned())
-    }
-
-    /// As much of a generation as there is room for; never 0.
-    fn stem(generation: u32) -> u32 {
-        (generation & 0x00ff_ffff).max(1)
-    }
-}
-
-/// How a wait ended: the caller looks at the lock again.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outcome {
-    /// Try to take the lock; if it is held, wait again.
-    Retry,
-    /// The waiter is to ask the holder to drop the lock (CPython does so on a time-out), then as
-    /// for `Retry`. There is a holder, but if the lock is being destroyed.
-    Ask,
-}
-
-/// Whose the lock is.
-///
-/// | from | to | on |
-/// |---|---|---|
-/// | `Free` | `Held` | a thread takes it |
-/// | `Held` | `Free` or `Kept` | the holder gives it up, and the policy grants it |
-/// | `Free` | `Kept` | the policy grants it later |
-/// | `Kept` | `Kept` for another | the policy prefers one who came meanwhile |
-/// | `Kept` | `Free` | the one it was kept for is gone |
-/// | `Kept` | `Held` | the one it was kept for takes it |
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Hold {
-    Free,
-    Kept(WaiterId),
-    Held,
-}
+use crate::{Latch, Observer, System};
 
 /// A waiter whom nothing has reached for this long asks all the same: it learns of a runtime
 /// that is shutting down, and a wake-up that we lost costs a second, not the program.
@@ -85,7 +27,7 @@ pub struct Gate<'a, O, L> {
     policy: AnyPolicy<'a>,
     /// The key of each thread's seat, as last told to the policy; 0: none.
     known: &'a mut [u32],
-    parkers: &'a [Parker],
+    pub(crate) parkers: &'a [Parker],
     /// All threads that this gate has seen have numbers below this.
     seen: usize,
     /// The time of the last step.
@@ -107,7 +49,9 @@ pub struct Gate<'a, O, L> {
 }
 
 impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
-    pub(crate) fn new(
+    /// `number`: not 0, and another than that of any gate that shares the parkers. `parkers` and
+    /// `known` (zeroes): one for each thread number. `cores`: how many can run at once.
+    pub fn new(
         number: u32,
         policy: AnyPolicy<'a>,
         parkers: &'a [Parker],
@@ -145,6 +89,13 @@ impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
         self.parker(who).filter(|parker| parker.is_inside(self.number))
     }
 
+    /// Tells `who` something if it waits here; one that does not looks at the lock by itself.
+    fn tell(&self, who: WaiterId, what: impl FnOnce(&Parker)) {
+        if let Some(parker) = self.inside(who) {
+            what(parker);
+        }
+    }
+
     /// The places of all who wait.
     fn waiters(&self) -> impl Iterator<Item = &'a Parker> {
         let number = self.number;
@@ -169,26 +120,16 @@ impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
             self.observer.action(now, action);
             match action {
                 Action::Ask { who } => ask |= who == me,
-                Action::Wake { who } => {
-                    if let Some(parker) = self.inside(who) {
-                        parker.wake(system);
-                    }
-                }
-                Action::Recall { who } => {
-                    if let Some(parker) = self.inside(who) {
-                        parker.take_woken();
-                    }
-                }
+                Action::Wake { who } => self.tell(who, |parker| {
+                    parker.wake(system);
+                }),
+                Action::Recall { who } => self.tell(who, |parker| {
+                    parker.take_woken();
+                }),
                 Action::Grant { who } => self.grant(system, who),
-                Action::Timer { who, at } => {
-                    if let Some(parker) = self.inside(who) {
-                        parker.set_timer(system, at);
-                    }
-                }
+                Action::Timer { who, at } => self.tell(who, |parker| parker.set_timer(system, at)),
                 Action::Linger { who, until } => {
-                    if let Some(parker) = self.inside(who) {
-                        parker.set_linger(system, until);
-                    }
+                    self.tell(who, |parker| parker.set_linger(system, until));
                 }
             }
         }

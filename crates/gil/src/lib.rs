@@ -16,18 +16,20 @@ mod cores;
 mod gate;
 mod parker;
 mod primitive;
+mod seat;
 mod usage;
 mod wait;
 
 pub use cell::GateCell;
 pub use cores::{Keep, Linger, Place};
-pub use gate::{Gate, Observer, Outcome, Seat};
+pub use gate::Gate;
 pub use parker::Parker;
 pub use primitive::{AtomicU32, AtomicU64};
+pub use seat::{Outcome, Seat};
 pub use usage::{Own, Usage};
 pub use wait::{wait, wait_for_switch};
 
-use deconvoy_policy::Nanos;
+use deconvoy_policy::{Action, Event, Nanos};
 
 /// What a gate needs of the system.
 pub trait System {
@@ -83,4 +85,15 @@ pub trait Guard {
 pub trait Latch {
     fn close(&self);
     fn open(&self);
+}
+
+/// Sees every event and action, in order, with the guard held: a recorder.
+pub trait Observer {
+    fn event(&mut self, now: Nanos, event: Event);
+    fn action(&mut self, now: Nanos, action: Action);
+}
+
+impl Observer for () {
+    fn event(&mut self, _: Nanos, _: Event) {}
+    fn action(&mut self, _: Nanos, _: Action) {}
 }

@@ -3,7 +3,7 @@
 
 use deconvoy_policy::{Nanos, WaiterId};
 
-use crate::gate::Seat;
+use crate::seat::Seat;
 
 /// So many acquisitions in a row by one thread, with nobody waiting, and the lock is its own. They
 /// cost, at 150 ns each, what the end of that costs when it comes too soon: a wake-up, 40 us.

@@ -4,10 +4,10 @@ use deconvoy_policy::{Nanos, WaiterId};
 
 use crate::cell::{GateCell, Next};
 use crate::cores::{Keep, Kept, Place};
-use crate::gate::{Observer, Outcome, Seat};
 use crate::parker::Parker;
 use crate::primitive::{Ordering, spin_loop};
-use crate::{Guard, Latch, System};
+use crate::seat::{Outcome, Seat};
+use crate::{Guard, Latch, Observer, System};
 
 /// After a wake-up the guard is about to be free: its holder is on its way out of the call that
 /// woke us. So many tries before sleeping on it.

@@ -3,7 +3,7 @@
 #![cfg(loom)]
 
 use deconvoy_gil::{
-    AtomicU32, GateCell, Guard, Keep, Latch, Linger, Parker, Place, System, wait_for_switch,
+    AtomicU32, Gate, GateCell, Guard, Keep, Latch, Linger, Parker, Place, System, wait_for_switch,
 };
 use deconvoy_policy::{Nanos, Slot, Spec};
 use loom::sync::atomic::Ordering;
@@ -142,7 +142,8 @@ fn a_forced_switch_is_never_slept_past() {
         let generations = Box::leak(Box::new([0; 2]));
         let parkers = Box::leak(Box::new([Parker::new(), Parker::new()]));
         let policy = Spec::parse("timeout").unwrap().build(2, slots);
-        let cell = Arc::new(GateCell::new(1, policy, parkers, generations, 2, (), Unmoved));
+        let cell =
+            Arc::new(GateCell::new(Gate::new(1, policy, parkers, generations, 2, (), Unmoved)));
         let switch = Arc::new(Raw { locked: Mutex::new(false), unlocked: Condvar::new() });
         let taken = Arc::new(AtomicU32::new(0));
         let system = Model::new();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use deconvoy_gil::{
-    AtomicU32, GateCell, Guard, Latch, Observer, Outcome, Parker, Seat, System, wait,
+    AtomicU32, Gate, GateCell, Guard, Latch, Observer, Outcome, Parker, Seat, System, wait,
     wait_for_switch,
 };
 use deconvoy_policy::{Action, Actions, Event, Nanos, Policy, Slot, Spec, WaiterId};
@@ -167,7 +167,7 @@ fn toy(policy: &str, log: Arc<parking_lot::Mutex<Log>>) -> &'static Toy {
         request: AtomicBool::new(false),
         switches: AtomicU64::new(0),
         last: AtomicU64::new(0),
-        cell: GateCell::new(1, policy, parkers, generations, CORES, Record(log), latch),
+        cell: GateCell::new(Gate::new(1, policy, parkers, generations, CORES, Record(log), latch)),
         inside: UnsafeCell::new(0),
         os: Os(Instant::now()),
     }))

@@ -190,14 +190,6 @@ impl<'a> Adaptive<'a> {
         actions.push(Action::Timer { who, at });
     }
 
-    /// A new thread may begin at once, but has to earn or inherit the rest: many that start
-    /// together and compute would else go before everybody for a slice each.
-    fn start(&mut self, now: Nanos, who: WaiterId, priority: i8) {
-        self.forget(who);
-        self.slots.start(who, priority);
-        self.set_credit(now, who, self.params.wakeup);
-    }
-
     fn arrive(&mut self, now: Nanos, who: WaiterId, actions: &mut Actions) {
         self.slots.at_mut(who).timer = Nanos::ZERO;
         self.woken = self.woken.filter(|&other| other != who);

@@ -87,7 +87,7 @@ pub fn released(lock: &'static Lock) -> Answer {
             if inside.usage.is_ripe(me.who) && !lock.has_visitors() && recorder.is_none() {
                 inside.usage = own(me, now);
             }
-        } else if let Some(recorder) = tracing::recorder() {
+        } else if let Some(recorder) = recorder {
             recorder.release(now.0, me.trace(), lock.number(), inside.asked_ns.take());
         }
     });

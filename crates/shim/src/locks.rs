@@ -5,7 +5,7 @@ use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use deconvoy_gil::{GateCell, Guard, System, Usage};
+use deconvoy_gil::{Gate, GateCell, Guard, System, Usage};
 use deconvoy_policy::Nanos;
 use deconvoy_trace::format::{Kind, MAX_LOCKS};
 
@@ -172,15 +172,15 @@ impl Lock {
         let latch = Locked(cond.wrapping_sub(layout::LOCKED) as *const AtomicU32);
         if let Some(spec) = config::get().policy {
             let cores = config::get().cores;
-            let Some((slots, generations)) = inside.records.renew() else {
+            let Some((slots, known)) = inside.records.renew() else {
                 lock.cond.store(0, Ordering::Release);
                 return None;
             };
             let policy = spec.build(cores, slots);
             let gate = number as u32 + 1;
-            let cell = GateCell::new(gate, policy, &PARKERS, generations, cores, notes, latch);
+            let gate = Gate::new(gate, policy, &PARKERS, known, cores, notes, latch);
             // SAFETY: as above; no thread is inside a call of a lock that was in this place before.
-            unsafe { (*lock.cell.get()).write(cell) };
+            unsafe { (*lock.cell.get()).write(GateCell::new(gate)) };
         }
         if let Some(recorder) = recorder {
             recorder.header().locks.fetch_add(1, Ordering::Relaxed);

@@ -7,6 +7,14 @@ use crate::slots::QueueId;
 use crate::{Nanos, WaiterId};
 
 impl Adaptive<'_> {
+    /// A new thread may begin at once, but has to earn or inherit the rest: many that start
+    /// together and compute would else go before everybody for a slice each.
+    pub(super) fn start(&mut self, now: Nanos, who: WaiterId, priority: i8) {
+        self.forget(who);
+        self.slots.start(who, priority);
+        self.set_credit(now, who, self.params.wakeup);
+    }
+
     /// `who` was made by `by`, and holds the lock for the first time in a moment.
     pub(super) fn inherit(&mut self, now: Nanos, who: WaiterId, by: WaiterId) {
         let computes = |of| matches!(self.slots.at(of).queue, QueueId::SPENT | QueueId::KEPT);
