@@ -188,6 +188,8 @@ const LONGEST_PAUSE: Nanos = Nanos::from_millis(1_000);
 pub struct HomeCore {
     parallel: bool,
     home: Option<u32>,
+    /// Where the holder took the lock, if it still has it.
+    holder: Option<u32>,
     /// The holder computes, or the last one did if nobody holds the lock.
     computing: bool,
     moves_from: Nanos,
@@ -199,6 +201,7 @@ impl HomeCore {
         HomeCore {
             parallel,
             home: None,
+            holder: None,
             computing: false,
             moves_from: Nanos::ZERO,
             pause: Nanos::ZERO,
@@ -207,13 +210,15 @@ impl HomeCore {
 
     pub fn acquired(&mut self, system: &impl System, computes: bool) {
         self.computing = computes;
+        self.holder = system.core();
         if computes {
-            self.home = system.core();
+            self.home = self.holder;
         }
     }
 
     /// The scheduler may have moved the holder.
     pub fn released(&mut self, system: &impl System) {
+        self.holder = None;
         if self.computing {
             self.home = system.core();
         }
@@ -245,19 +250,23 @@ impl HomeCore {
 
     /// Another thread than the holder says who has the lock: where it runs is not known.
     pub fn acquired_elsewhere(&mut self) {
-        (self.home, self.computing) = (None, false);
+        (self.home, self.holder, self.computing) = (None, None, false);
     }
 
     /// The place for the calling thread, and whether it is to go there before it waits. One that
-    /// stays where the holder was running must not stay awake there.
+    /// stays where the holder was running must not stay awake there: it keeps the holder from it.
     pub fn place_here(&self, system: &impl System, place: Place) -> (Place, bool) {
+        let here = system.core();
         match place.keep {
-            Keep::Off(home) if system.core() == Some(home) => {
+            Keep::Off(home) if here == Some(home) => {
                 if system.now() >= self.moves_from {
                     (place, true)
                 } else {
                     (Place { keep: Keep::Anywhere, linger: Linger::Never }, false)
                 }
+            }
+            _ if here.is_some() && here == self.holder && place.linger == Linger::Spin => {
+                (Place { linger: Linger::Never, ..place }, false)
             }
             _ => (place, false),
         }
@@ -365,6 +374,18 @@ mod tests {
         assert_eq!(home.place_here(&system, place), (stays, false));
         home.moved(Nanos(990_000), Nanos(995_000));
         assert_eq!(home.place_here(&system, place), (place, true));
+    }
+
+    #[test]
+    fn nobody_stays_awake_where_the_holder_runs() {
+        let at = |core| Fake { allowed: RefCell::new(cores(&[0, 1])), core: Some(core) };
+        let mut home = HomeCore::new(true);
+        home.acquired(&at(1), false);
+        let place = home.place(false, true);
+        assert_eq!(home.place_here(&at(0), place).0.linger, Linger::Spin);
+        assert_eq!(home.place_here(&at(1), place).0.linger, Linger::Never);
+        home.released(&at(1));
+        assert_eq!(home.place_here(&at(1), place).0.linger, Linger::Spin);
     }
 
     #[test]

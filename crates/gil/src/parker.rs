@@ -71,6 +71,8 @@ pub struct Parker {
     sleeps_until: AtomicU64,
     /// Where the thread is kept: from before it sleeps until it has the lock.
     pub(crate) kept: Kept,
+    /// Where whoever woke it last was running, as core + 1.
+    waker: AtomicU32,
 }
 
 impl Default for Parker {
@@ -91,6 +93,7 @@ impl Parker {
                 linger: AtomicU64::new(0),
                 sleeps_until: AtomicU64::new(0),
                 kept: Kept::new(),
+                waker: AtomicU32::new(0),
             }
         }
     }
@@ -165,12 +168,20 @@ impl Parker {
 
     /// Tells the waiter to look at the lock; guard held. Whether it was awake already.
     pub fn wake(&self, system: &impl System) -> bool {
+        self.waker.store(system.core().map_or(0, |core| core.wrapping_add(1)), Ordering::Relaxed);
         // Release pairs with the Acquire in `park`: what was done before is seen by the woken.
         let before = self.state.fetch_or(WOKEN, Ordering::Release);
         if before & PARKED != 0 && before & WOKEN == 0 {
             system.futex_wake(&self.state, 1);
         }
         before & PARKED == 0
+    }
+
+    /// Whether who woke it was running on the core on which it, the calling thread, runs now: and so
+    /// does not get on until this one sleeps.
+    pub fn is_on_the_core_of_its_waker(&self, system: &impl System) -> bool {
+        let waker = self.waker.load(Ordering::Relaxed);
+        waker != 0 && system.core().is_some_and(|core| core.wrapping_add(1) == waker)
     }
 
     /// Sets the timer; guard held.

@@ -57,7 +57,7 @@ pub unsafe fn wait<O: Observer, L: Latch>(
         unsafe { guard.unlock() };
         parker.park(system, place);
         // SAFETY: the guard was let go of just above.
-        unsafe { lock_soon(guard, system, Some((&parker.kept, place.keep))) };
+        unsafe { lock_after_waking(guard, system, parker, place.keep) };
         let switched = switches() != switches_before;
         // SAFETY: the guard is held, and the reference ends with the call.
         let outcome = unsafe { cell.gate() }.look(system, me, parker, switched);
@@ -94,13 +94,42 @@ unsafe fn go_away<O: Observer, L: Latch>(
     }
 }
 
+/// Locks the guard, which whoever woke the calling thread may hold for a moment yet.
+///
+/// # Safety
+/// As for [`lock_soon`].
+unsafe fn lock_after_waking(guard: &impl Guard, system: &impl System, parker: &Parker, keep: Keep) {
+    let place = Some((&parker.kept, keep));
+    if parker.is_on_the_core_of_its_waker(system) {
+        // SAFETY: as the caller says.
+        unsafe { lock_within(1, guard, system, place) };
+    } else {
+        // SAFETY: as the caller says.
+        unsafe { lock_soon(guard, system, place) };
+    }
+}
+
+/// Locks the guard, which is about to be free.
+///
+/// # Safety
+/// The calling thread does not hold `guard`.
+unsafe fn lock_soon(guard: &impl Guard, system: &impl System, place: Option<(&Kept, Keep)>) {
+    // SAFETY: as the caller says.
+    unsafe { lock_within(GUARD_TRIES, guard, system, place) };
+}
+
 /// One that has to sleep for it does so in its `place`: whoever lets go of the guard would wake
 /// it on its own core.
 ///
 /// # Safety
 /// The calling thread does not hold `guard`.
-unsafe fn lock_soon(guard: &impl Guard, system: &impl System, place: Option<(&Kept, Keep)>) {
-    for _ in 0..GUARD_TRIES {
+unsafe fn lock_within(
+    tries: u32,
+    guard: &impl Guard,
+    system: &impl System,
+    place: Option<(&Kept, Keep)>,
+) {
+    for _ in 0..tries {
         // SAFETY: as the caller says.
         if unsafe { guard.try_lock() } {
             return;

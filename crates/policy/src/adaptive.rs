@@ -380,7 +380,7 @@ impl Policy for Adaptive<'_> {
 
     fn computes(&self, who: WaiterId) -> bool {
         match self.hold {
-            Some(hold) if hold.who == who => hold.credit < self.params.wakeup,
+            Some(hold) if hold.who == who => self.holder_computes(&hold),
             _ => self.spent.holds(&self.slots, who),
         }
     }

@@ -234,6 +234,11 @@ impl<'s> Spec<'s> {
         }
     }
 
+    /// Whether a thread's name makes a difference.
+    pub fn reads_names(&self) -> bool {
+        matches!(self, Spec::Priority(_))
+    }
+
     /// The static priority of a thread; 0 for policies without any.
     pub fn priority(&self, name: &[u8], native_id: u32) -> i8 {
         match self {

@@ -324,3 +324,22 @@ fn adaptive_calls_back_who_comes_late_and_computes() {
         assert_eq!(called_back, computes, "{actions:?}");
     }
 }
+
+/// Without credit, because it blocks for less time than it computes, and yet no thread that others
+/// should make room for.
+#[test]
+fn adaptive_does_not_say_that_a_thread_computes_which_needs_the_lock_for_a_moment() {
+    for (burst, computes) in [(Nanos::from_micros(60), false), (Nanos::from_millis(1), true)] {
+        let who = WaiterId(0);
+        let mut slots = [Slot::default(); 1];
+        let mut told = Told::new(&mut slots, 1);
+        for _ in 0..32 {
+            told.tell(Event::Acquire { who });
+            told.pass(burst);
+            told.tell(Event::Release { who, asked: false });
+            told.pass(Nanos::from_micros(40));
+        }
+        told.tell(Event::Acquire { who });
+        assert_eq!(told.policy.computes(who), computes, "{burst:?}");
+    }
+}

@@ -10,7 +10,7 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::threads::{self, Me};
-use crate::{python, real, sys, tracing};
+use crate::{config, python, real, sys, tracing};
 
 pub const NAME_BYTES: usize = 64;
 
@@ -65,7 +65,7 @@ impl Left {
 pub fn leave_for(thread: u64, me: Me) {
     let made_by = u64::from(me.seat().generation) << 32 | u64::from(me.who.0 + 1);
     let mut note = Note { name: [0; NAME_BYTES], made_by };
-    if !python::name_of_starting_thread(&mut note.name) {
+    if !python::starts_thread(are_wanted().then_some(&mut note.name)) {
         return;
     }
     let _ = LEFT.iter().any(|left| left.take(FREE, thread, |place| *place = note));
@@ -121,8 +121,16 @@ fn set(me: Me, name: &[u8]) {
     tracing::name_thread(me, name);
 }
 
+/// Whether names matter to anybody. To find one out takes some microseconds.
+fn are_wanted() -> bool {
+    tracing::recorder().is_some() || config::get().policy.is_some_and(|spec| spec.reads_names())
+}
+
 /// A thread is seen for the first time.
 pub fn begin(me: Me) {
+    if !are_wanted() {
+        return;
+    }
     me.slot.inherited.set(sys::thread_name());
     me.slot.inherited.1.store(0, Ordering::Relaxed);
     let is_main = me.slot.native_id.load(Ordering::Relaxed) == sys::pid();
@@ -143,7 +151,12 @@ pub fn acquired(me: Me) {
     {
         given.store(1, Ordering::Relaxed);
         me.slot.made_by.store(note.made_by, Ordering::Relaxed);
-        set(me, text(&note.name));
+        if are_wanted() {
+            set(me, text(&note.name));
+        }
+    }
+    if !are_wanted() {
+        return;
     }
     let kernels = sys::thread_name();
     // CPython's own name for the thread is longer than the 15 bytes that the kernel keeps of it.

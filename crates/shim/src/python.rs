@@ -2,7 +2,9 @@
 //! name when first needed: the library links to no interpreter.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::mem::transmute_copy;
+use core::mem::transmute;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::names::NAME_BYTES;
 use crate::real;
@@ -10,15 +12,22 @@ use crate::real;
 /// A `PyObject *`.
 type Object = *mut c_void;
 
-/// # Safety
-/// `F` is the function pointer type that CPython gives the function of this name.
-unsafe fn function<F>(name: &CStr) -> Option<F> {
-    const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
-    let at = real::symbol(name);
-    // SAFETY: as the caller says; the sizes are equal.
-    (!at.is_null()).then(|| unsafe { transmute_copy(&at) })
-}
+const NAMES: [&CStr; 11] = [
+    c"PyErr_Occurred",
+    c"PyErr_Clear",
+    c"PyImport_GetModuleDict",
+    c"PyDict_GetItemString",
+    c"PyModule_GetDict",
+    c"PyDict_Next",
+    c"PyDict_Size",
+    c"PyObject_GenericGetAttr",
+    c"PyUnicode_InternFromString",
+    c"PyUnicode_AsUTF8",
+    c"Py_DecRef",
+];
 
+/// In the order of `NAMES`.
+#[repr(C)]
 struct Api {
     error_occurred: unsafe extern "C" fn() -> Object,
     error_clear: unsafe extern "C" fn(),
@@ -33,24 +42,35 @@ struct Api {
     decref: unsafe extern "C" fn(Object),
 }
 
+/// Where the functions were when they were last looked up, and the first one's place once more,
+/// written when all the others were.
+static FOUND: [AtomicPtr<c_void>; NAMES.len()] =
+    [const { AtomicPtr::new(null_mut()) }; NAMES.len()];
+static FOUND_FOR: AtomicUsize = AtomicUsize::new(0);
+
 impl Api {
+    /// To look up one name takes as long as all else that is done here, so what was found counts
+    /// while the first one is where it was: the interpreter's library has not been loaded anew.
     fn load() -> Option<Api> {
-        // SAFETY: the types are those of CPython's documented API, 3.8 to 3.15.
-        unsafe {
-            Some(Api {
-                error_occurred: function(c"PyErr_Occurred")?,
-                error_clear: function(c"PyErr_Clear")?,
-                modules: function(c"PyImport_GetModuleDict")?,
-                get_item: function(c"PyDict_GetItemString")?,
-                module_dict: function(c"PyModule_GetDict")?,
-                dict_next: function(c"PyDict_Next")?,
-                dict_size: function(c"PyDict_Size")?,
-                generic_get_attr: function(c"PyObject_GenericGetAttr")?,
-                unicode: function(c"PyUnicode_InternFromString")?,
-                utf8: function(c"PyUnicode_AsUTF8")?,
-                decref: function(c"Py_DecRef")?,
-            })
+        let first = real::symbol(NAMES.first()?);
+        // Acquire pairs with the Release below: the places are seen.
+        if FOUND_FOR.load(Ordering::Acquire) != first.addr() {
+            for (place, name) in FOUND.iter().zip(NAMES) {
+                place.store(real::symbol(name), Ordering::Relaxed);
+            }
+            FOUND_FOR.store(first.addr(), Ordering::Release);
         }
+        let mut found = [null_mut(); NAMES.len()];
+        for (to, place) in found.iter_mut().zip(&FOUND) {
+            *to = place.load(Ordering::Relaxed);
+            if to.is_null() {
+                return None;
+            }
+        }
+        // SAFETY: `Api` is so many function pointers, none of them null, of the types of CPython's
+        // documented API, 3.8 to 3.15. (Several threads that look up at a time, of interpreters
+        // with locks of their own, find the same: one library has these names for everybody.)
+        Some(unsafe { transmute::<[*mut c_void; NAMES.len()], Api>(found) })
     }
 
     /// The one thread that is being started; none when several are.
@@ -102,9 +122,10 @@ impl Api {
     }
 }
 
-/// Reads the name of the thread that the calling one is starting. The caller holds a lock of the
-/// interpreter's and is inside a call that the interpreter made with its thread state in place.
-pub fn name_of_starting_thread(place: &mut [u8; NAME_BYTES]) -> bool {
+/// Whether the calling thread is starting one of Python's; reads its name if there is a `place`
+/// for it. The caller holds a lock of the interpreter's and is inside a call that the interpreter
+/// made with its thread state in place.
+pub fn starts_thread(place: Option<&mut [u8; NAME_BYTES]>) -> bool {
     let Some(api) = Api::load() else { return false };
     // SAFETY: the lock is held by the calling thread, which `threads::holder` found, and
     // CPython detaches a thread state before it gives its lock up: so it is in place. An error
@@ -113,10 +134,13 @@ pub fn name_of_starting_thread(place: &mut [u8; NAME_BYTES]) -> bool {
         if !(api.error_occurred)().is_null() {
             return false;
         }
-        let named = api.starting_thread().is_some_and(|thread| api.name(thread, place));
+        let starts = api.starting_thread().is_some_and(|thread| match place {
+            Some(place) => api.name(thread, place),
+            None => true,
+        });
         if !(api.error_occurred)().is_null() {
             (api.error_clear)();
         }
-        named
+        starts
     }
 }
