@@ -134,6 +134,8 @@ def test_export(deconvoy: Deconvoy, tmp_path: Path, traced: bytes) -> None:
     assert_refused(deconvoy, tmp_path, "exists", *export, "there.json")
     assert_refused(deconvoy, tmp_path, "folder", *export, "folder.json", "--force")
     assert_refused(deconvoy, tmp_path, "end it in", *export, "out.txt")
+    perfetto = ("--format", "perfetto", "--force")
+    assert_refused(deconvoy, tmp_path, "no regular file", *export, "/dev/null", *perfetto)
     assert_refused(deconvoy, tmp_path, "cannot write", *export, "no/such/out.json")
 
 

@@ -109,7 +109,8 @@ def test_export_writes_all_or_nothing(
 ) -> None:
     deconvoy("trace", "-o", "it", "--", python, "-c", TAKE_TURNS)
     done = deconvoy("export", "it", "-o", name)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith(f"deconvoy: {name}: 1 process; open it in ")
     written = (tmp_path / name).read_bytes()
     if name.endswith(".json"):
         assert "turn-1" in json.dumps(json.loads(written))
@@ -121,16 +122,34 @@ def test_export_writes_all_or_nothing(
     assert sorted(os.listdir(tmp_path)) == ["it", name]
 
 
-def test_export_of_several_processes_asks_which(
+def test_export_of_several_processes_is_one_timeline(
     deconvoy: Deconvoy, tmp_path: Path, python: str
 ) -> None:
     fork = "import os; os.fork() or os._exit(0); os.wait()"
     deconvoy("trace", "-o", "it", "--", python, "-c", fork)
-    done = deconvoy("export", "it", "-o", "it.json")
-    assert done.returncode == 2
-    assert "--process" in done.stderr
-    pid = str(report(deconvoy, "it")[0]["process"]["pid"])
-    assert deconvoy("export", "it", "-o", "it.json", "--process", pid).returncode == 0
+    pids = {one["process"]["pid"] for one in report(deconvoy, "it")}
+
+    def exported(*options: str) -> list[dict[str, Any]]:
+        done = deconvoy("export", "it", "-o", "-", "--format", "trace-event", *options)
+        assert (done.returncode, done.stderr) == (0, "")
+        events: list[dict[str, Any]] = json.loads(done.stdout)
+        return events
+
+    assert len(pids) == 2
+    assert {event["pid"] for event in exported()} == pids
+    assert all(event["ts"] >= 0 for event in exported() if "ts" in event)
+    one = min(pids)
+    assert {event["pid"] for event in exported("--process", str(one))} == {one}
+
+
+def test_export_follows_a_link(deconvoy: Deconvoy, tmp_path: Path, python: str) -> None:
+    deconvoy("trace", "-o", "it", "--", python, "-c", "pass")
+    (tmp_path / "old.json").write_text("old")
+    (tmp_path / "link.json").symlink_to("old.json")
+    assert deconvoy("export", "it", "-o", "link.json").returncode == 2
+    assert deconvoy("export", "it", "-o", "link.json", "--force").returncode == 0
+    assert (tmp_path / "link.json").readlink() == Path("old.json")
+    json.loads((tmp_path / "old.json").read_text())
 
 
 @pytest.mark.parametrize("verb", ["run", "trace", "report", "export", "doctor", "policies"])

@@ -46,23 +46,28 @@ fn report_json(py: Python<'_>, path: PathBuf) -> PyResult<String> {
     })
 }
 
-/// Writes a trace as a Perfetto trace to the new file `out`.
+/// Writes the traces of one or several processes, the earliest first, as one Perfetto trace to the
+/// new file `out`.
 #[pyfunction]
-fn export_perfetto(py: Python<'_>, path: PathBuf, out: PathBuf) -> PyResult<()> {
+fn export_perfetto(py: Python<'_>, paths: Vec<PathBuf>, out: PathBuf) -> PyResult<()> {
     py.detach(|| {
         let mut file = BufWriter::new(File::create_new(out)?);
-        export::perfetto(&open(&path)?, &mut file)?;
+        for (number, path) in (0..).zip(&paths) {
+            export::perfetto(&open(path)?, number, &mut file)?;
+        }
         Ok(file.flush()?)
     })
 }
 
-/// Writes a trace as trace_event JSON to the new file `out`.
+/// Writes them as trace_event JSON to the new file `out`.
 #[pyfunction]
-fn export_trace_event(py: Python<'_>, path: PathBuf, out: PathBuf) -> PyResult<()> {
+fn export_trace_event(py: Python<'_>, paths: Vec<PathBuf>, out: PathBuf) -> PyResult<()> {
     py.detach(|| {
-        let mut file = BufWriter::new(File::create_new(out)?);
-        export::trace_event(&open(&path)?, &mut file)?;
-        Ok(file.flush()?)
+        let mut events = export::TraceEvents::new(BufWriter::new(File::create_new(out)?));
+        for path in &paths {
+            events.add(&open(path)?)?;
+        }
+        Ok(events.finish()?)
     })
 }
 

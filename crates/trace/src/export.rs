@@ -8,7 +8,7 @@ mod timeline;
 mod trace_event;
 
 pub use perfetto::perfetto;
-pub use trace_event::trace_event;
+pub use trace_event::TraceEvents;
 
 use crate::format::OTHERS;
 use crate::read::ThreadSums;

@@ -5,7 +5,7 @@ mod build;
 use std::collections::HashMap;
 
 use build::{INTERVAL, MS, Tape, US};
-use deconvoy_trace::export::{perfetto, trace_event};
+use deconvoy_trace::export::{TraceEvents, perfetto};
 use deconvoy_trace::format::Kind;
 use serde_json::Value;
 
@@ -24,11 +24,19 @@ fn tape() -> Tape {
 
 const HAND_OFFS: usize = 10;
 
+fn trace_events(tapes: &[Tape]) -> Vec<Value> {
+    let mut out = Vec::new();
+    let mut events = TraceEvents::new(&mut out);
+    for tape in tapes {
+        events.add(&tape.trace()).unwrap();
+    }
+    events.finish().unwrap();
+    serde_json::from_slice(&out).unwrap()
+}
+
 #[test]
 fn trace_events_are_balanced() {
-    let mut out = Vec::new();
-    trace_event(&tape().trace(), &mut out).unwrap();
-    let events: Vec<Value> = serde_json::from_slice(&out).unwrap();
+    let events = trace_events(&[tape()]);
     let of = |phase: &str| events.iter().filter(|event| event["ph"] == phase).count();
     assert_eq!((of("B"), of("E")), (5 * 2 + 1 + 11, 5 * 2 + 1 + 11));
     assert_eq!((of("s"), of("f"), of("i"), of("M")), (HAND_OFFS, HAND_OFFS, 6, 3));
@@ -115,14 +123,14 @@ fn number(fields: &[(u64, Field<'_>)], wanted: u64) -> Option<u64> {
 fn perfetto_packets_are_balanced() {
     let trace = tape().trace();
     let mut out = Vec::new();
-    perfetto(&trace, &mut out).unwrap();
+    perfetto(&trace, 0, &mut out).unwrap();
     let (mut tracks, mut flows, mut terminated) = (Vec::new(), Vec::new(), Vec::new());
     let mut open: HashMap<u64, i64> = HashMap::new();
     let (mut asks, mut waiting) = (0, 0);
     for (field, packet) in fields(&out) {
         let (1, Field::Bytes(packet)) = (field, packet) else { panic!("not a packet") };
         let packet = fields(packet);
-        assert_eq!(number(&packet, 10), Some(4242));
+        assert_eq!(number(&packet, 10), Some(1));
         if let Some(track) = message(&packet, 60) {
             tracks.push(number(&track, 1).unwrap());
         }
@@ -149,15 +157,44 @@ fn perfetto_packets_are_balanced() {
     assert_eq!(flows, terminated);
 }
 
+/// Tracks, arrows and sequences of one process are not those of another.
+#[test]
+fn two_processes_share_no_number() {
+    let trace = tape().trace();
+    let numbers = |of: u32| {
+        let mut out = Vec::new();
+        perfetto(&trace, of, &mut out).unwrap();
+        let mut found = Vec::new();
+        for (_, packet) in fields(&out) {
+            let Field::Bytes(packet) = packet else { panic!("not a packet") };
+            let packet = fields(packet);
+            found.extend(number(&packet, 10).map(|sequence| ("sequence", sequence)));
+            let track = message(&packet, 60).and_then(|track| number(&track, 1));
+            found.extend(track.map(|track| ("track", track)));
+            let flow = message(&packet, 11).and_then(|event| number(&event, 47));
+            found.extend(flow.map(|flow| ("flow", flow)));
+        }
+        found
+    };
+    let (one, other) = (numbers(0), numbers(1));
+    assert_eq!(one.len(), other.len());
+    assert!(one.iter().all(|number| !other.contains(number)));
+
+    let events = trace_events(&[tape(), tape()]);
+    let arrows = events.iter().filter(|event| event["ph"] == "s");
+    let mut ids: Vec<_> = arrows.map(|event| event["id"].as_u64().unwrap()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 2 * HAND_OFFS);
+}
+
 #[test]
 fn what_ends_without_a_release_ends_in_the_export() {
     let mut tape = Tape::stock();
     let (a, b) = (tape.thread("a"), tape.thread("b"));
     tape.acquire(a).pass(MS).arrive(b).pass(MS);
     tape.recorder().write(tape.now, Kind::LockEnd, 0, 0, 0);
-    let mut out = Vec::new();
-    trace_event(&tape.trace(), &mut out).unwrap();
-    let events: Vec<Value> = serde_json::from_slice(&out).unwrap();
+    let events = trace_events(&[tape]);
     let ends: Vec<_> = events.iter().filter(|event| event["ph"] == "E").collect();
     assert_eq!(ends.len(), 2);
     assert!(ends.iter().all(|event| event["ts"].as_f64() == Some(2_000.0)));

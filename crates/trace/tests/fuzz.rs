@@ -10,9 +10,10 @@ use std::cell::Cell;
 use std::mem::offset_of;
 
 use build::{INTERVAL, MS, Tape, US, put, under};
+use deconvoy_trace::export::{TraceEvents, perfetto};
 use deconvoy_trace::format::{EVENT_BYTES, Greeting, Header, Kind};
 use deconvoy_trace::read::Trace;
-use deconvoy_trace::{analyse, export, replay};
+use deconvoy_trace::{analyse, replay};
 use proptest::prelude::*;
 
 /// Counts what the calling thread has allocated.
@@ -168,9 +169,11 @@ proptest! {
                 let report = analyse::report(&trace);
                 prop_assert!(!report.findings.is_empty());
                 serde_json::to_string(&report).unwrap();
-                export::perfetto(&trace, &mut std::io::sink()).unwrap();
+                perfetto(&trace, 0, &mut std::io::sink()).unwrap();
                 let mut json = Vec::new();
-                export::trace_event(&trace, &mut json).unwrap();
+                let mut events = TraceEvents::new(&mut json);
+                events.add(&trace).unwrap();
+                events.finish().unwrap();
                 serde_json::from_slice::<serde_json::Value>(&json).unwrap();
                 let _ = replay::check(&trace);
             }

@@ -1,7 +1,9 @@
 """`deconvoy export`: a trace for another program's viewer."""
 
+import shutil
+import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
@@ -11,17 +13,26 @@ from deconvoy.errors import UserError
 from deconvoy.output import working
 from deconvoy.traces import find_traces
 
-FORMATS: dict[str, Callable[[Path, Path], None]] = {
+Exporter = Callable[[Sequence[Path], Path], None]
+
+FORMATS: dict[str, Exporter] = {
     "perfetto": export_perfetto,
     "trace-event": export_trace_event,
 }
 ENDINGS = {".pftrace": "perfetto", ".perfetto-trace": "perfetto", ".json": "trace-event"}
+VIEWERS = {"perfetto": "https://ui.perfetto.dev", "trace-event": "chrome://tracing"}
+
+STDOUT = Path("-")
 
 
 @click.command(epilog="Example: deconvoy export app.deconvoy -o app.pftrace")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, help="The file to write."
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="The file to write; - for standard output.",
 )
 @click.option(
     "--format",
@@ -29,10 +40,10 @@ ENDINGS = {".pftrace": "perfetto", ".perfetto-trace": "perfetto", ".json": "trac
     type=click.Choice(list(FORMATS)),
     help="As the file's ending says, if not given: .pftrace or .json.",
 )
-@click.option("--process", type=int, help="The process, if the folder has several.")
+@click.option("--process", type=int, metavar="PID", help="Only this process.")
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")
 def export(path: Path, output: Path, name: str | None, process: int | None, force: bool) -> None:
-    """Write the trace at PATH, a file or a folder, for a viewer.
+    """Write the trace at PATH, a file or a folder, for a viewer: all its processes on one timeline.
 
     perfetto: for ui.perfetto.dev, of any size. trace-event: JSON for chrome://tracing and the
     like, for small traces.
@@ -40,26 +51,46 @@ def export(path: Path, output: Path, name: str | None, process: int | None, forc
     name = name or ENDINGS.get(output.suffix)
     if name is None:
         raise UserError(f"{output}: end it in .pftrace or .json, or choose with --format")
-    found = find_traces(path, process)
-    if len(found) > 1:
-        numbers = ", ".join(str(trace.pid) for trace in found)
-        raise UserError(f"{path} has {len(found)} processes; choose with --process: {numbers}")
-    if output.exists() and not force:
-        raise UserError(f"{output} exists; --force replaces it")
+    traces = [trace.path for trace in find_traces(path, process)]
+    if output == STDOUT:
+        if sys.stdout.isatty():
+            raise UserError("a trace is no text for a terminal: name a file, or pipe it on")
+        to_stdout(traces, FORMATS[name])
+        return
     if output.is_dir():
         raise UserError(f"{output} is a folder")
-    write(found[0].path, output, FORMATS[name])
+    if output.exists():
+        if not output.is_file():
+            raise UserError(f"{output} is no regular file: name another, or - for standard output")
+        if not force:
+            raise UserError(f"{output} exists; --force replaces it")
+    # A link stays a link.
+    to_file(traces, output.resolve(), FORMATS[name])
+    of = "1 process" if len(traces) == 1 else f"{len(traces)} processes"
+    print(f"deconvoy: {output}: {of}; open it in {VIEWERS[name]}", file=sys.stderr)
 
 
-def write(trace: Path, output: Path, exporter: Callable[[Path, Path], None]) -> None:
+def to_file(traces: Sequence[Path], output: Path, exporter: Exporter) -> None:
     """Export into a new file beside `output`, and put it in place once it is whole."""
     try:
         with tempfile.TemporaryDirectory(dir=output.parent, prefix=".deconvoy-") as folder:
             fresh = Path(folder, output.name)
             with working(f"writing {output}"):
-                exporter(trace, fresh)
+                exporter(traces, fresh)
             fresh.replace(output)
     except TraceError as error:
         raise UserError(str(error)) from None
     except OSError as error:
         raise UserError(f"cannot write {output}: {error.strerror}") from None
+
+
+def to_stdout(traces: Sequence[Path], exporter: Exporter) -> None:
+    """Export into a temporary file, and copy it once it is whole."""
+    with tempfile.TemporaryDirectory(prefix="deconvoy-") as folder:
+        try:
+            exporter(traces, Path(folder, "trace"))
+        except TraceError as error:
+            raise UserError(str(error)) from None
+        with open(Path(folder, "trace"), "rb") as written:
+            shutil.copyfileobj(written, sys.stdout.buffer)
+        sys.stdout.buffer.flush()

@@ -336,14 +336,17 @@ fn used_locks(trace: &Trace) -> Vec<u8> {
 /// Writes a trace for the Perfetto viewer: a track a thread with what it does, instants for its
 /// drop requests, arrows for the hand-offs, and a counter of the threads that wait.
 ///
+/// Traces written one behind the other are one trace of several processes: such is the format.
+/// `number` tells them apart; each has another one.
+///
 /// # Errors
 /// Those of `out`.
-pub fn perfetto(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
+pub fn perfetto(trace: &Trace, number: u32, out: &mut impl Write) -> io::Result<()> {
     let start_ns = trace.about.start_ns;
     // Sequence 0 is none.
-    let sequence = trace.about.pid.max(1);
+    let sequence = number.saturating_add(1);
     let mut writer = Writer { out, buffer: Vec::new(), start_ns, sequence };
     writer.head(trace)?;
     writer.tracks(trace)?;
-    timeline(trace, |at_ns, mark| writer.mark(at_ns, mark))
+    timeline(trace, number, |at_ns, mark| writer.mark(at_ns, mark))
 }

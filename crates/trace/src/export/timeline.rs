@@ -82,20 +82,25 @@ struct Open {
     to: Option<u64>,
 }
 
-struct Timeline<'t, F> {
-    trace: &'t Trace,
+struct Timeline<F> {
+    number: u32,
     open: Vec<Option<Open>>,
     waiting: u64,
     mark: F,
 }
 
 /// Calls `mark` with each mark and its time since the start of the trace, in the order of events.
+/// `number`: of this trace among those whose hand-offs are told apart.
 ///
 /// # Errors
 /// The first error of `mark`, which ends it.
-pub fn timeline<E>(trace: &Trace, mark: impl FnMut(u64, Mark) -> Result<(), E>) -> Result<(), E> {
+pub fn timeline<E>(
+    trace: &Trace,
+    number: u32,
+    mark: impl FnMut(u64, Mark) -> Result<(), E>,
+) -> Result<(), E> {
     let hand_offs = HandOffs::of(trace);
-    let mut timeline = Timeline { trace, open: vec![None; threads(trace)], waiting: 0, mark };
+    let mut timeline = Timeline { number, open: vec![None; threads(trace)], waiting: 0, mark };
     for (number, event) in trace.events.iter().enumerate() {
         let (at_ns, thread, lock) = (event.at_ns, event.thread, event.lock);
         match event.kind {
@@ -119,14 +124,14 @@ pub fn timeline<E>(trace: &Trace, mark: impl FnMut(u64, Mark) -> Result<(), E>) 
     Ok(())
 }
 
-impl<E, F: FnMut(u64, Mark) -> Result<(), E>> Timeline<'_, F> {
+impl<E, F: FnMut(u64, Mark) -> Result<(), E>> Timeline<F> {
     fn doing(&self, thread: u16) -> Option<Doing> {
         self.open[usize::from(thread)].map(|open| open.doing)
     }
 
     /// A number for the hand-off by the hold that event `source` began, unlike any other trace's.
     fn hand_off(&self, source: u64) -> u64 {
-        (u64::from(self.trace.about.pid) << 32).wrapping_add(source + 1)
+        (u64::from(self.number) << 32).wrapping_add(source + 1)
     }
 
     fn count(&mut self, at_ns: u64, waiting: u64) -> Result<(), E> {

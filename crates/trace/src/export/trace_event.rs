@@ -59,13 +59,15 @@ struct Writer<'w, W> {
     pid: u32,
     /// What threads are called in the file, by their number in the trace.
     ids: Vec<u32>,
-    first: bool,
+    /// Added to each time, in nanoseconds.
+    later_ns: u64,
+    is_first: bool,
 }
 
 impl<W: Write> Writer<'_, W> {
     fn event(&mut self, event: Event<'_>) -> io::Result<()> {
-        self.out.write_all(if self.first { b"[\n" } else { b",\n" })?;
-        self.first = false;
+        self.out.write_all(if self.is_first { b"[\n" } else { b",\n" })?;
+        self.is_first = false;
         let event = Event { pid: self.pid, ..event };
         serde_json::to_writer(&mut *self.out, &event).map_err(io::Error::from)
     }
@@ -97,7 +99,7 @@ impl<W: Write> Writer<'_, W> {
 
     fn mark(&mut self, at_ns: u64, mark: Mark) -> io::Result<()> {
         // The format counts in microseconds.
-        let ts = Some(at_ns as f64 / 1e3);
+        let ts = Some(at_ns.saturating_add(self.later_ns) as f64 / 1e3);
         let args = |lock: u8| Args { lock: (lock != 0).then_some(lock), ..Args::default() };
         match mark {
             Mark::Begin { thread, lock, doing, from, .. } => {
@@ -130,19 +132,49 @@ impl<W: Write> Writer<'_, W> {
     }
 }
 
-/// Writes a trace as an array of trace events.
-///
-/// # Errors
-/// Those of `out`.
-pub fn trace_event(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
-    let mut ids: Vec<u32> = (0..=u32::from(u16::MAX)).collect();
-    for thread in &trace.threads {
-        if let Some(id) = ids.get_mut(usize::from(thread.index)).filter(|_| thread.native_id != 0) {
-            *id = thread.native_id;
-        }
+/// Writes traces, one a process, into one array of trace events.
+pub struct TraceEvents<W> {
+    out: W,
+    written: u32,
+    /// Of the first of them: where the times begin.
+    start_ns: u64,
+}
+
+impl<W: Write> TraceEvents<W> {
+    pub fn new(out: W) -> Self {
+        TraceEvents { out, written: 0, start_ns: 0 }
     }
-    let mut writer = Writer { out, pid: trace.about.pid, ids, first: true };
-    writer.names(trace)?;
-    timeline(trace, |at_ns, mark| writer.mark(at_ns, mark))?;
-    out.write_all(b"\n]\n")
+
+    /// Adds a trace, that of the earliest process first.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn add(&mut self, trace: &Trace) -> io::Result<()> {
+        if self.written == 0 {
+            self.start_ns = trace.about.start_ns;
+        }
+        let mut ids: Vec<u32> = (0..=u32::from(u16::MAX)).collect();
+        for thread in trace.threads.iter().filter(|thread| thread.native_id != 0) {
+            if let Some(id) = ids.get_mut(usize::from(thread.index)) {
+                *id = thread.native_id;
+            }
+        }
+        let later_ns = trace.about.start_ns.saturating_sub(self.start_ns);
+        let is_first = self.written == 0;
+        let pid = trace.about.pid;
+        let mut writer = Writer { out: &mut self.out, pid, ids, later_ns, is_first };
+        writer.names(trace)?;
+        timeline(trace, self.written, |at_ns, mark| writer.mark(at_ns, mark))?;
+        self.written += 1;
+        Ok(())
+    }
+
+    /// Ends the array.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.out.write_all(if self.written == 0 { b"[]\n" } else { b"\n]\n" })?;
+        self.out.flush()
+    }
 }
