@@ -104,6 +104,7 @@ demo: .venv/installed
 	@rm -rf $(DEMO) && mkdir -p $(DEMO)
 	.venv/bin/deconvoy trace -o $(DEMO)/stock.deconvoy -- .venv/bin/python -m deconvoy.demo
 	.venv/bin/deconvoy report $(DEMO)/stock.deconvoy > $(DEMO)/report.txt
+	.venv/bin/deconvoy run -- .venv/bin/python -m deconvoy.demo
 	.venv/bin/deconvoy bench messaging --quick -o $(DEMO)/messaging.json
 	@echo "who held the GIL and who waited, in stock CPython: $(CURDIR)/$(DEMO)/report.txt"
 

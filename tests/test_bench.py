@@ -8,6 +8,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from commandline import Deconvoy
+from deconvoy.bench.cli import Sayer
 from deconvoy.bench.machine import Watch
 from deconvoy.bench.plan import REPEATS, measure, order
 from deconvoy.bench.results import VERSION, Result, Run, load
@@ -17,6 +19,7 @@ from deconvoy.bench.stats import estimate, jain, quantile
 from deconvoy.bench.summary import Key, cells, dominated_by, dominates
 from deconvoy.bench.table import published_table
 from deconvoy.errors import UserError
+from deconvoy.output import console
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -192,3 +195,20 @@ def test_published_figures_have_a_table() -> None:
         table = published_table(scenario)
         assert table is not None
         assert table.row_count >= 5
+
+
+def test_a_result_is_not_replaced(deconvoy: Deconvoy, tmp_path: Path) -> None:
+    place = tmp_path / "result.json"
+    place.write_text("precious")
+    done = deconvoy("bench", "countdown", "-o", place)
+    assert done.returncode == 2
+    assert "--force replaces it" in done.stderr
+    assert place.read_text() == "precious"
+
+
+def test_a_long_series_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    sayer = Sayer(12, 4, console(stderr=True))
+    for count in range(1, 13):
+        sayer.done(count)
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("deconvoy: 4 of 12 runs done, about ")

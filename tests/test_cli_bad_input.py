@@ -101,7 +101,7 @@ def traced(deconvoy: Deconvoy, tmp_path: Path, python: str) -> bytes:
         ("not a deconvoy trace", "other.trace"),
         ("cut short", "short.trace"),
         ("newer", "newer.trace"),
-        ("has no traces", "folder"),
+        ("a folder that `deconvoy trace` has made", "folder"),
         ("neither", "/dev/null"),
     ],
 )

@@ -89,13 +89,49 @@ def test_each_process_has_a_trace(deconvoy: Deconvoy, python: str) -> None:
     assert one["path"] == processes[0]["path"]
 
 
-def test_a_program_without_a_gil_leaves_an_explanation(deconvoy: Deconvoy) -> None:
+def test_a_damaged_trace_does_not_hide_the_others(
+    deconvoy: Deconvoy, tmp_path: Path, python: str
+) -> None:
+    deconvoy("trace", "-o", "it", "--", python, "-c", TAKE_TURNS)
+    (tmp_path / "it/1-1.trace").write_bytes(b"damaged")
+    for options, shown in ([], "turn-1"), (["--json"], '"turn-1"'):
+        done = deconvoy("report", "it", *options)
+        assert done.returncode == 2
+        assert shown in done.stdout
+        assert done.stderr.startswith("deconvoy: it/1-1.trace: ")
+        assert done.stderr.count("\n") == 1
+
+
+def test_many_threads_of_one_kind_are_one_row(deconvoy: Deconvoy, python: str) -> None:
+    many = (
+        "import threading\n"
+        "for n in range(20):\n"
+        "    t = threading.Thread(target=print, name=f'job-{n}'); t.start(); t.join()\n"
+    )
+    deconvoy("trace", "-o", "it", "--", python, "-c", many)
+    table = deconvoy("report", "it").stdout
+    assert '20 threads "job-*"' in table
+    assert "job-7" not in table
+    (process,) = report(deconvoy, "it")
+    assert sum(thread["name"].startswith("job-") for thread in process["threads"]) == 20
+    assert max(thread["count"] for thread in process["kinds"]) == 20
+
+
+def test_a_rule_for_a_thread_that_is_not_there_is_named(deconvoy: Deconvoy, python: str) -> None:
+    policy = "priority:trun-*=5,turn-1=3"
+    done = deconvoy("trace", "--policy", policy, "--", python, "-c", TAKE_TURNS)
+    assert 'No thread fits "trun-*" of the policy' in done.stderr
+
+
+def test_a_program_without_a_gil_leaves_an_explanation(deconvoy: Deconvoy, tmp_path: Path) -> None:
     done = deconvoy("trace", "-o", "it", "--", "sh", "-c", "exit 3")
     assert done.returncode == 3
-    assert "no trace" in done.stderr
-    done = deconvoy("report", "it")
-    assert done.returncode == 2
     assert "no CPython from 3.8 on" in done.stderr
+    assert not (tmp_path / "it").exists()
+    # What was there before stays there.
+    (tmp_path / "it").mkdir()
+    assert deconvoy("trace", "-o", "it", "--", "sh", "-c", "exit 3").returncode == 3
+    assert (tmp_path / "it").exists()
 
 
 def test_quiet(deconvoy: Deconvoy, python: str) -> None:
@@ -165,10 +201,14 @@ def test_policies(deconvoy: Deconvoy) -> None:
     assert {"adaptive", "priority", "timeout"} <= set(names)
     table = deconvoy("policies").stdout
     assert all(name in table for name in names)
+    (slice_, *_) = json.loads(deconvoy("policies", "--json").stdout)[0]["options"]
+    assert (slice_["name"], slice_["default_ns"]) == ("slice", 5_000_000)
+    assert "5.00 ms" in table
 
 
 def test_doctor_tries_every_interpreter(deconvoy: Deconvoy, python: str) -> None:
     done = deconvoy("doctor", "--json", "--", "perl", "-e", "1")
+    assert (done.returncode, done.stderr) == (1, "")
     data = json.loads(done.stdout)
     assert data["library"] == {"is_loadable": True, "why_not": None}
     assert data["command"]["why_not"]
@@ -179,4 +219,6 @@ def test_doctor_tries_every_interpreter(deconvoy: Deconvoy, python: str) -> None
         version = [int(part) for part in found["version"].split(".")[:2]]
         expected = version >= [3, 8] and not found["is_free_threaded"]
         assert found["is_served"] == expected, found
-    assert python in deconvoy("doctor").stdout
+    done = deconvoy("doctor", "--", python, "-c", "pass")
+    assert done.returncode == 0
+    assert python in done.stdout

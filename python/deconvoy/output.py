@@ -1,19 +1,25 @@
 """Tables, numbers with their units, and progress, the same in every verb."""
 
+import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, TextIO, cast
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 
 # Wide enough for any table: what is piped is cut by whoever reads it.
 PIPED_WIDTH = 100_000
+
+# Of the first column of a table, when there is little room; and what `table` puts between two.
+LEAST_WIDTH = 16
+BETWEEN_COLUMNS = 2
 
 # Nobody waits this long without a sign of life.
 PROGRESS_AFTER_S = 2.0
@@ -22,9 +28,11 @@ UNITS_NS = [(1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns")]
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Where to print. Plain and unwrapped unless it is a terminal; heeds NO_COLOR."""
+    """Where to print. Plain and unwrapped unless it is a terminal; bare text with NO_COLOR."""
     stream = sys.stderr if stderr else sys.stdout
     if stream.isatty():
+        if os.environ.get("NO_COLOR"):
+            return Console(stderr=stderr, highlight=False, color_system=None)
         return Console(stderr=stderr, highlight=False)
     trimmed = cast(IO[str], Trimmed(stream))
     return Console(file=trimmed, highlight=False, width=PIPED_WIDTH, no_color=True)
@@ -58,6 +66,21 @@ def table(*columns: str, title: str | None = None, numbers: tuple[str, ...] = ()
         # Folded where it must be: a name that is cut cannot be copied.
         made.add_column(column, justify=justify, no_wrap=is_number, overflow="fold")
     return made
+
+
+def fitting(rows: Sequence[Mapping[str, str]], width: int, dispensable: Sequence[str]) -> list[str]:
+    """The columns of `rows` that a table of this width has room for: all but the first few of
+    `dispensable`, as few as possible. The first column can be folded to `LEAST_WIDTH`."""
+    columns = list(rows[0]) if rows else []
+
+    def wide(column: str) -> int:
+        widest = max(cell_len(text) for text in (column, *(row[column] for row in rows)))
+        return min(widest, LEAST_WIDTH) if column == columns[0] else widest
+
+    droppable = [column for column in dispensable if column in columns]
+    while droppable and sum(wide(column) + BETWEEN_COLUMNS for column in columns) > width:
+        columns.remove(droppable.pop(0))
+    return columns
 
 
 def plain(text: str) -> str:

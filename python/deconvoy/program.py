@@ -60,7 +60,7 @@ def find(command: Sequence[str], environment: Mapping[str, str]) -> Program:
         UserError: there is no command, or it cannot be executed.
     """
     if not command or not command[0]:
-        raise UserError("no command; write one after `--`, as in: deconvoy run -- python app.py")
+        raise UserError("no command; write one after `--`, as in: -- python app.py")
     path = look_up(command[0], environment)
     return Program(tuple(command), path, judge(path, command, environment))
 

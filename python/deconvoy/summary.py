@@ -6,8 +6,8 @@ from typing import Any
 from rich.console import Console
 
 from deconvoy.errors import UserError
-from deconvoy.output import percent, plain, table, time_text
-from deconvoy.traces import NO_TRACES, find_traces, load
+from deconvoy.output import fitting, percent, plain, table, time_text
+from deconvoy.traces import NO_TRACES, find_traces, load_all
 
 Report = dict[str, Any]
 
@@ -15,9 +15,13 @@ Report = dict[str, Any]
 MOST_THREADS = 30
 MOST_PAIRS = 15
 
-# Columns of the table of threads that a narrow terminal goes without.
-WIDE = 130
-WIDE_COLUMNS = {"id", "elsewhere", "taken", "forced", "asked"}
+# Columns of the table of threads that a narrow terminal goes without, the first one soonest.
+DISPENSABLE = ("id", "asked", "forced", "elsewhere", "taken", "longest hold", "wait p50", "waits")
+
+HOW_TO_READ = (
+    "held, waited, elsewhere: of the thread's own life. forced: times it had to give the GIL up. "
+    "asked: its drop requests."
+)
 
 # In the summary after a run.
 MOST_PROCESSES = 5
@@ -31,12 +35,10 @@ def print_summary(out: Console, folder: Path) -> None:
     except UserError:
         out.print(f"deconvoy: no trace: {NO_TRACES}")
         return
-    reports = []
-    for trace in traces:
-        try:
-            reports.append(load(trace.path))
-        except UserError as error:
-            out.print(f"deconvoy: {plain(str(error))}")
+    loaded, unreadable = load_all(traces)
+    for why in unreadable:
+        out.print(f"deconvoy: {plain(why)}")
+    reports = [report for _, report in loaded]
     reports.sort(key=lambda report: report["totals"]["waits"], reverse=True)
     # Of processes in which nobody ever waited there is nothing to tell, unless there are no others.
     telling = [report for report in reports if report["totals"]["waits"]] or reports[:1]
@@ -45,7 +47,8 @@ def print_summary(out: Console, folder: Path) -> None:
         for finding in report["findings"][:MOST_FINDINGS]:
             print_finding(out, "  ", finding)
     if others := len(reports) - len(telling[:MOST_PROCESSES]):
-        out.print(f"deconvoy: and {others} more processes")
+        what = "process" if others == 1 else "processes"
+        out.print(f"deconvoy: and {others} more {what}, in which nobody waited for longer")
     shown = near(folder)
     out.print(
         f"deconvoy: the trace is in {plain(shown)}; read it with: deconvoy report {plain(shown)}",
@@ -96,15 +99,15 @@ def print_process(out: Console, report: Report) -> None:
 
 
 def print_threads(out: Console, report: Report) -> None:
-    rows = [thread_cells(thread) for thread in report["threads"][:MOST_THREADS]]
-    columns = (
-        [name for name in rows[0] if name not in WIDE_COLUMNS or out.width >= WIDE] if rows else []
-    )
-    listing = table("thread", *columns[1:], numbers=tuple(columns[1:]))
+    rows = [thread_cells(thread) for thread in report["kinds"][:MOST_THREADS]]
+    columns = fitting(rows, out.width, DISPENSABLE)
+    listing = table(*columns, numbers=tuple(columns[1:]))
     for row in rows:
         listing.add_row(*(row[name] for name in columns))
     out.print(listing)
-    say_omitted(out, len(report["threads"]), MOST_THREADS, "threads")
+    say_omitted(out, len(report["kinds"]), MOST_THREADS, "threads")
+    out.print(HOW_TO_READ, style="dim")
+    out.print()
 
 
 def thread_cells(thread: dict[str, Any]) -> dict[str, str]:
@@ -113,7 +116,7 @@ def thread_cells(thread: dict[str, Any]) -> dict[str, str]:
     wait = thread["wait"]
     return {
         "thread": plain(thread["name"] or thread["label"]),
-        "id": str(thread["native_id"]),
+        "id": str(thread["native_id"] or ""),
         "held": percent(thread["holding_ns"], life),
         "waited": percent(thread["waiting_ns"], life),
         "elsewhere": percent(thread["elsewhere_ns"], life),
@@ -131,17 +134,26 @@ def thread_cells(thread: dict[str, Any]) -> dict[str, str]:
 def print_pairs(out: Console, report: Report) -> None:
     if not report["pairs"]:
         return
-    numbers = ("waits", "together", "median", "p99", "longest")
-    listing = table("waited", "behind", *numbers, numbers=numbers)
-    for pair in report["pairs"][:MOST_PAIRS]:
-        listing.add_row(
-            plain(pair["waiter"]["label"]),
-            plain(pair["blocker"]["label"]),
-            str(pair["waits"]),
-            *(time_text(pair[f"{key}_ns"]) for key in ("total", "median", "p99", "longest")),
-        )
+    rows = [pair_cells(pair) for pair in report["pairs"][:MOST_PAIRS]]
+    columns = fitting(rows, out.width, ("median", "p99", "together"))
+    listing = table(*columns, numbers=tuple(columns[2:]))
+    for row in rows:
+        listing.add_row(*(row[name] for name in columns))
     out.print(listing)
     say_omitted(out, len(report["pairs"]), MOST_PAIRS, "pairs")
+
+
+def pair_cells(pair: dict[str, Any]) -> dict[str, str]:
+    """A row of the table of who waited behind whom, by column."""
+    return {
+        "waited": plain(pair["waiter"]["label"]),
+        "behind": plain(pair["blocker"]["label"]),
+        "waits": str(pair["waits"]),
+        "together": time_text(pair["total_ns"]),
+        "median": time_text(pair["median_ns"]),
+        "p99": time_text(pair["p99_ns"]),
+        "longest": time_text(pair["longest_ns"]),
+    }
 
 
 def say_omitted(out: Console, count: int, most: int, what: str) -> None:

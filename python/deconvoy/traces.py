@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from deconvoy.errors import UserError
 NAME = re.compile(r"(\d+)-(\d+)\.trace")
 
 NO_TRACES = (
-    "no process in it had a GIL that deconvoy knows: it was no CPython from 3.8 on, or one "
+    "no process had a GIL that deconvoy knows: it was no CPython from 3.8 on, or one "
     "without a GIL, or statically linked, or its environment was cleared; "
     "`deconvoy doctor -- COMMAND` says more"
 )
@@ -39,7 +40,7 @@ def find_traces(path: Path, process: int | None = None) -> list[TraceFile]:
         named.sort(key=lambda pair: (int(pair[0][2]), int(pair[0][1])))
         traces = [TraceFile(entry, int(name[1])) for name, entry in named]
         if not traces:
-            raise UserError(f"{path} has no traces: {NO_TRACES}")
+            raise UserError(f"{path} has no traces: name a folder that `deconvoy trace` has made")
     elif path.is_file():
         name = NAME.fullmatch(path.name)
         traces = [TraceFile(path, int(name[1]) if name else None)]
@@ -65,3 +66,16 @@ def load(trace: Path) -> dict[str, Any]:
     except TraceError as error:
         raise UserError(str(error)) from None
     return report
+
+
+def load_all(
+    traces: Sequence[TraceFile],
+) -> tuple[list[tuple[TraceFile, dict[str, Any]]], list[str]]:
+    """The analyses of those that can be read, and why the others cannot."""
+    loaded, unreadable = [], []
+    for trace in traces:
+        try:
+            loaded.append((trace, load(trace.path)))
+        except UserError as error:
+            unreadable.append(str(error))
+    return loaded, unreadable

@@ -53,17 +53,21 @@ pub struct Params {
     pub linger: Nanos,
 }
 
+impl Params {
+    pub const DEFAULT: Params = Params {
+        slice: DEFAULT_INTERVAL,
+        credit: Nanos::from_millis(5),
+        wakeup: Nanos::from_micros(500),
+        grace: Nanos::from_micros(30),
+        handover: Nanos::from_micros(5),
+        guard: Nanos::from_micros(100),
+        linger: Nanos::from_micros(50),
+    };
+}
+
 impl Default for Params {
     fn default() -> Self {
-        Params {
-            slice: DEFAULT_INTERVAL,
-            credit: Nanos::from_millis(5),
-            wakeup: Nanos::from_micros(500),
-            grace: Nanos::from_micros(30),
-            handover: Nanos::from_micros(5),
-            guard: Nanos::from_micros(100),
-            linger: Nanos::from_micros(50),
-        }
+        Params::DEFAULT
     }
 }
 

@@ -4,30 +4,10 @@
 use core::fmt;
 
 use crate::adaptive::{self, Adaptive};
+use crate::catalogue::{ADAPTIVE, TIMEOUT, Takes, TimeOption, catalogue};
 use crate::priority::Priority;
 use crate::timeout::{self, Timeout};
 use crate::{Actions, Event, Nanos, Policy, Slot, WaiterId};
-
-/// The policies, with a line for each: `(name, summary, options)`.
-pub const fn catalogue() -> &'static [(&'static str, &'static str, &'static str)] {
-    &[
-        (
-            "adaptive",
-            "credit for time spent elsewhere buys immediate preemption (the default)",
-            "slice, credit, wakeup, grace, handover, guard, linger: times, as in adaptive:slice=5ms",
-        ),
-        (
-            "priority",
-            "static priorities with immediate preemption; starves what is below",
-            "NAME=N or tid:ID=N, NAME may end in *, as in priority:io-*=10,spinner=-1",
-        ),
-        (
-            "timeout",
-            "CPython's own rule: a waiter asks after the switch interval",
-            "interval: a time, as in timeout:interval=1ms",
-        ),
-    ]
-}
 
 /// A policy with its parameters, as written by a user; made into a machine by [`Spec::build`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,16 +31,22 @@ impl fmt::Display for ParseError<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ParseError::UnknownPolicy(name) => {
-                write!(f, "no policy {name:?}; there are")?;
-                for (place, (name, _, _)) in catalogue().iter().enumerate() {
-                    write!(f, "{}{name}", if place == 0 { " " } else { ", " })?;
+                write!(f, "no policy {name:?}; there are ")?;
+                for about in catalogue() {
+                    write!(f, "{}, ", about.name)?;
                 }
-                Ok(())
+                f.write_str("and stock")
             }
             ParseError::UnknownOption { policy, option } => {
-                write!(f, "policy {policy} has no option {option:?}; ")?;
-                let options = catalogue().iter().find(|(name, _, _)| name == policy);
-                write!(f, "it takes {}", options.map_or("none", |(_, _, options)| options))
+                write!(f, "policy {policy} has no option {option:?}; it takes")?;
+                let about = catalogue().iter().find(|about| about.name == *policy);
+                let Some(Takes::Times(options)) = about.map(|about| about.takes) else {
+                    return f.write_str(" none");
+                };
+                for (place, option) in options.iter().enumerate() {
+                    write!(f, "{} {}", if place == 0 { "" } else { "," }, option.name)?;
+                }
+                Ok(())
             }
             ParseError::NotATime(text) => {
                 write!(f, "{text:?} is not a time; write a whole number and ns, us, ms or s")
@@ -101,17 +87,24 @@ impl<'s> Rules<'s> {
     /// The priority of a thread: that of the first rule that matches, else 0. Names are compared
     /// as bytes: a thread may carry any.
     pub fn priority(&self, name: &[u8], native_id: u32) -> i8 {
-        for (pattern, priority) in parts(self.text).filter_map(Rules::split) {
-            let matches = match (pattern.strip_prefix("tid:"), pattern.strip_suffix('*')) {
-                (Some(id), _) => id.parse() == Ok(native_id),
-                (None, Some(start)) => name.starts_with(start.as_bytes()),
-                (None, None) => name == pattern.as_bytes(),
-            };
-            if matches {
-                return priority;
-            }
+        parts(self.text)
+            .filter_map(Rules::split)
+            .find(|(pattern, _)| self.fits(pattern, name, native_id))
+            .map_or(0, |(_, priority)| priority)
+    }
+
+    /// What stands before each priority.
+    pub fn patterns(&self) -> impl Iterator<Item = &'s str> {
+        parts(self.text).filter_map(Rules::split).map(|(pattern, _)| pattern)
+    }
+
+    /// Whether a thread is one that `pattern` is for.
+    pub fn fits(&self, pattern: &str, name: &[u8], native_id: u32) -> bool {
+        match (pattern.strip_prefix("tid:"), pattern.strip_suffix('*')) {
+            (Some(id), _) => id.parse() == Ok(native_id),
+            (None, Some(start)) => name.starts_with(start.as_bytes()),
+            (None, None) => name == pattern.as_bytes(),
         }
-        0
     }
 }
 
@@ -151,22 +144,12 @@ fn parse_time(text: &str) -> Result<Nanos, ParseError<'_>> {
     number.checked_mul(unit).map(Nanos).ok_or(ParseError::NotATime(text))
 }
 
-/// A time option: where it goes and the range it must be in.
-struct TimeOption<'p> {
-    name: &'static str,
-    place: &'p mut Nanos,
-    low: (Nanos, &'static str),
-    high: (Nanos, &'static str),
-}
-
-const LOW: (Nanos, &str) = (Nanos::from_micros(1), "1us");
-const NONE: (Nanos, &str) = (Nanos::ZERO, "0us");
-const HIGH: (Nanos, &str) = (Nanos::from_millis(10_000), "10s");
-
-fn parse_times<'s>(
+/// Reads times into `places`, which are those of `options` in that order.
+fn parse_times<'s, const N: usize>(
     policy: &'static str,
     text: &'s str,
-    options: &mut [TimeOption<'_>],
+    options: &'static [TimeOption; N],
+    mut places: [&mut Nanos; N],
 ) -> Result<(), ParseError<'s>> {
     for part in parts(text) {
         // A lone time is the policy's first option: `timeout:1ms`.
@@ -174,16 +157,17 @@ fn parse_times<'s>(
             Some(pair) => pair,
             None => (options.first().map_or("", |option| option.name), part),
         };
-        let option = options
-            .iter_mut()
-            .find(|option| option.name == name)
+        let (option, place) = options
+            .iter()
+            .zip(&mut places)
+            .find(|(option, _)| option.name == name)
             .ok_or(ParseError::UnknownOption { policy, option: name })?;
         let time = parse_time(value)?;
-        if time < option.low.0 || time > option.high.0 {
-            let (low, high) = (option.low.1, option.high.1);
+        let (low, high) = option.range;
+        if time < parse_time(low)? || time > parse_time(high)? {
             return Err(ParseError::OutOfRange { option: option.name, low, high });
         }
-        *option.place = time;
+        **place = time;
     }
     Ok(())
 }
@@ -195,27 +179,26 @@ impl<'s> Spec<'s> {
     /// A [`ParseError`] that says what is wrong and what would be right.
     pub fn parse(text: &'s str) -> Result<Spec<'s>, ParseError<'s>> {
         let (name, options) = cut(text, b':').unwrap_or((text, ""));
-        let time = |name, place, low| TimeOption { name, place, low, high: HIGH };
         match name {
             "timeout" => {
                 let mut interval = Nanos::MAX;
-                parse_times("timeout", options, &mut [time("interval", &mut interval, LOW)])?;
+                parse_times("timeout", options, TIMEOUT, [&mut interval])?;
                 let interval = (interval != Nanos::MAX).then_some(interval);
                 Ok(Spec::Timeout(timeout::Params { interval }))
             }
             "priority" => Rules::parse(options).map(Spec::Priority),
             "adaptive" => {
                 let mut p = adaptive::Params::default();
-                let list = &mut [
-                    time("slice", &mut p.slice, (Nanos::from_micros(100), "100us")),
-                    time("credit", &mut p.credit, LOW),
-                    time("wakeup", &mut p.wakeup, LOW),
-                    time("grace", &mut p.grace, NONE),
-                    time("handover", &mut p.handover, NONE),
-                    time("guard", &mut p.guard, NONE),
-                    time("linger", &mut p.linger, NONE),
+                let places = [
+                    &mut p.slice,
+                    &mut p.credit,
+                    &mut p.wakeup,
+                    &mut p.grace,
+                    &mut p.handover,
+                    &mut p.guard,
+                    &mut p.linger,
                 ];
-                parse_times("adaptive", options, list)?;
+                parse_times("adaptive", options, ADAPTIVE, places)?;
                 if p.wakeup > p.credit {
                     let (low, high) = ("1us", "the credit");
                     return Err(ParseError::OutOfRange { option: "wakeup", low, high });
@@ -312,11 +295,34 @@ mod tests {
         assert_eq!(spec.priority(b"other", 1), 0);
     }
 
+    /// Of what a user may read: each default is within its range, and each example is one.
+    #[test]
+    fn the_catalogue_is_true() {
+        for about in catalogue() {
+            Spec::parse(about.name).unwrap();
+            Spec::parse(about.example).unwrap();
+            let Takes::Times(options) = about.takes else { continue };
+            for option in options {
+                let (low, high) = option.range;
+                let (low, high) = (parse_time(low).unwrap(), parse_time(high).unwrap());
+                assert!(option.default.is_none_or(|it| low <= it && it <= high), "{option:?}");
+            }
+        }
+        let Ok(Spec::Adaptive(params)) = Spec::parse(
+            "adaptive:slice=1ms,credit=2ms,wakeup=3us,grace=4us,handover=5us,guard=6us,linger=7us",
+        ) else {
+            panic!()
+        };
+        let times = [params.wakeup, params.grace, params.handover, params.guard, params.linger];
+        assert_eq!(times, [3, 4, 5, 6, 7].map(Nanos::from_micros));
+        assert_eq!([params.slice, params.credit], [1, 2].map(Nanos::from_millis));
+    }
+
     #[test]
     fn a_mistake_is_named() {
         for (text, says) in [
-            ("fair", "no policy \"fair\"; there are adaptive, priority, timeout"),
-            ("", "no policy \"\"; there are adaptive, priority, timeout"),
+            ("fair", "no policy \"fair\"; there are adaptive, priority, timeout, and stock"),
+            ("", "no policy \"\"; there are adaptive, priority, timeout, and stock"),
             ("timeout:5", "\"5\" is not a time; write a whole number and ns, us, ms or s"),
             ("timeout:1h", "\"1h\" is not a time; write a whole number and ns, us, ms or s"),
             ("timeout:0ms", "interval must be from 1us to 10s"),
@@ -328,7 +334,7 @@ mod tests {
             ("adaptive:wakeup=1s", "wakeup must be from 1us to the credit"),
             (
                 "adaptive:size=1us",
-                "policy adaptive has no option \"size\"; it takes slice, credit, wakeup, grace, handover, guard, linger: times, as in adaptive:slice=5ms",
+                "policy adaptive has no option \"size\"; it takes slice, credit, wakeup, grace, handover, guard, linger",
             ),
             (
                 "priority:io=300",

@@ -15,13 +15,15 @@ extern crate std;
 
 pub mod adaptive;
 mod any;
+mod catalogue;
 mod predictor;
 pub mod priority;
 mod queue;
 mod slots;
 pub mod timeout;
 
-pub use any::{AnyPolicy, ParseError, Spec, catalogue};
+pub use any::{AnyPolicy, ParseError, Spec};
+pub use catalogue::{About, Takes, TimeOption, catalogue};
 pub use slots::{MAX_THREADS, Slot};
 
 use core::fmt;

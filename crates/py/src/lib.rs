@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 
-use deconvoy_policy::{Spec, catalogue};
+use deconvoy_policy::{About, Spec, Takes, TimeOption, catalogue};
 use deconvoy_trace::format::Header;
 use deconvoy_trace::read::Trace;
 use deconvoy_trace::{analyse, export, format};
@@ -18,10 +18,27 @@ mod elf;
 
 create_exception!(deconvoy._native, TraceError, PyValueError, "A file that is no readable trace.");
 
-/// Every policy: name, summary, options.
+/// An option of a policy: name, default in nanoseconds (None: the program's own), least and most as
+/// written, meaning.
+type PolicyOption = (&'static str, Option<u64>, &'static str, &'static str, &'static str);
+
+/// Every policy: name, summary, example, options; None in place of these: it takes rules.
+type PolicyRow = (&'static str, &'static str, &'static str, Option<Vec<PolicyOption>>);
+
 #[pyfunction]
-fn policies() -> Vec<(&'static str, &'static str, &'static str)> {
-    catalogue().to_vec()
+fn policies() -> Vec<PolicyRow> {
+    let option = |it: &TimeOption| {
+        let (least, most) = it.range;
+        (it.name, it.default.map(|time| time.0), least, most, it.meaning)
+    };
+    let row = |about: &About| {
+        let options = match about.takes {
+            Takes::Times(options) => Some(options.iter().map(option).collect()),
+            Takes::Rules => None,
+        };
+        (about.name, about.summary, about.example, options)
+    };
+    catalogue().iter().map(row).collect()
 }
 
 /// Raises ValueError when `text` is no policy.

@@ -5,6 +5,7 @@
 //! end of the run when the ring went round. Times are in nanoseconds.
 
 mod findings;
+mod kinds;
 mod sweep;
 mod words;
 
@@ -13,6 +14,7 @@ use serde::Serialize;
 use crate::format::{OTHERS, state};
 use crate::histogram::quantile_ns;
 use crate::read::{ThreadSums, Trace};
+use kinds::Kinds;
 use sweep::Sweep;
 
 pub use findings::{Finding, FindingKind};
@@ -28,6 +30,8 @@ pub struct Report {
     pub coverage: Coverage,
     /// Longest holding first.
     pub threads: Vec<ThreadReport>,
+    /// The same, but many threads whose names differ in digits only are one.
+    pub kinds: Vec<ThreadReport>,
     /// Longest together first; at most [`MOST_PAIRS`].
     pub pairs: Vec<PairReport>,
     /// Worst first; never empty.
@@ -110,6 +114,8 @@ pub struct Quantiles {
 pub struct ThreadReport {
     #[serde(flatten)]
     pub thread: ThreadLabel,
+    /// How many threads it is about.
+    pub count: u64,
     pub name: String,
     /// `holding`, `waiting`, `elsewhere`, `ended`; `many` for the record that sums up those whose
     /// own was given away.
@@ -158,20 +164,31 @@ const DEFAULT_INTERVAL_NS: u64 = deconvoy_policy::timeout::DEFAULT_INTERVAL.0;
 /// Says what is in a trace.
 pub fn report(trace: &Trace) -> Report {
     let interval_ns = interval_ns(trace);
-    let labels = Labels::of(trace);
-    let sweep = Sweep::over(trace, interval_ns);
+    let kinds = Kinds::of(trace);
+    let labels = Labels::new(trace, &kinds);
+    let sweep = Sweep::over(trace, &kinds, interval_ns);
     let exact = trace.is_whole() && trace.retired == 0;
-    let mut threads: Vec<ThreadReport> =
-        trace.threads.iter().map(|sums| thread_report(sums, &sweep, &labels, exact)).collect();
-    threads.sort_by_key(|thread| std::cmp::Reverse((thread.holding_ns, thread.waiting_ns)));
+    let row = |sums: &ThreadSums, thread: ThreadLabel, count: usize| {
+        // Of a kind of many, the lengths are known together.
+        let exact = exact && count == kinds.count(kinds.kind(sums.index));
+        thread_report(sums, &sweep, thread, count as u64, exact)
+    };
+    let one = |sums: &ThreadSums| row(sums, labels.of_thread(sums.index), 1);
+    let kind = |sums: &ThreadSums| row(sums, labels.of(sums.index), kinds.count(sums.index));
+    let mut of_threads: Vec<_> = trace.threads.iter().map(one).collect();
+    let mut of_kinds: Vec<_> = kinds.all().iter().map(kind).collect();
+    for rows in [&mut of_threads, &mut of_kinds] {
+        rows.sort_by_key(|row| std::cmp::Reverse((row.holding_ns, row.waiting_ns)));
+    }
     Report {
         process: process(trace, interval_ns),
         duration_ns: trace.end_ns,
         totals: totals(trace),
         coverage: coverage(trace, &sweep),
         pairs: pairs(&sweep, &labels),
-        findings: findings::all(trace, interval_ns, &labels, &sweep),
-        threads,
+        findings: findings::all(trace, &kinds, interval_ns, &labels, &sweep),
+        threads: of_threads,
+        kinds: of_kinds,
     }
 }
 
@@ -245,17 +262,25 @@ fn state_name(sums: &ThreadSums) -> &'static str {
     }
 }
 
-fn thread_report(sums: &ThreadSums, sweep: &Sweep, labels: &Labels, exact: bool) -> ThreadReport {
+fn thread_report(
+    sums: &ThreadSums,
+    sweep: &Sweep,
+    thread: ThreadLabel,
+    count: u64,
+    exact: bool,
+) -> ThreadReport {
     let share = |ns: u64| match sums.life_ns() {
         0 => 0.0,
         life => ns as f64 / life as f64,
     };
     let place = usize::from(sums.index);
+    let usages = if count == 1 { &sweep.usages } else { &sweep.together };
     let lengths = sweep.lengths.get(place).filter(|_| exact);
     let wait = lengths.map(|lengths| lengths.waits.as_slice());
     let hold = lengths.map(|lengths| lengths.holds.as_slice());
     ThreadReport {
-        thread: labels.of_thread(sums.index),
+        thread,
+        count,
         name: sums.name.clone(),
         state: state_name(sums),
         computes: sweep.computes(sums.index),
@@ -271,7 +296,7 @@ fn thread_report(sums: &ThreadSums, sweep: &Sweep, labels: &Labels, exact: bool)
         waits: sums.waits,
         switches: sums.switches,
         forced: sums.forced,
-        preempted: sweep.usages.get(place).map_or(0, |usage| usage.on_request),
+        preempted: usages.get(place).map_or(0, |usage| usage.on_request),
         asks: sums.asks,
         longest_answer_ns: sums.longest_answer_ns,
         wait: quantiles(wait, &sums.wait_counts, sums.longest_wait_ns),
@@ -305,13 +330,13 @@ fn quantile_of(sorted: &[u64], q: f64) -> u64 {
     sorted.get(rank.min(sorted.len().saturating_sub(1))).copied().unwrap_or(0)
 }
 
-fn pairs(sweep: &Sweep, labels: &Labels) -> Vec<PairReport> {
+fn pairs(sweep: &Sweep, labels: &Labels<'_>) -> Vec<PairReport> {
     sweep
         .pairs
         .iter()
         .map(|pair| PairReport {
-            waiter: labels.of_thread(pair.waiter),
-            blocker: labels.of_thread(pair.blocker),
+            waiter: labels.of(pair.waiter),
+            blocker: labels.of(pair.blocker),
             waits: pair.waits,
             total_ns: pair.total_ns,
             median_ns: quantile_of(&pair.lengths, 0.5),
@@ -322,10 +347,13 @@ fn pairs(sweep: &Sweep, labels: &Labels) -> Vec<PairReport> {
 }
 
 /// Names for threads that a reader can tell apart.
-struct Labels(std::collections::HashMap<u16, ThreadLabel>);
+struct Labels<'l> {
+    threads: std::collections::HashMap<u16, ThreadLabel>,
+    kinds: &'l Kinds,
+}
 
-impl Labels {
-    fn of(trace: &Trace) -> Labels {
+impl<'l> Labels<'l> {
+    fn new(trace: &Trace, kinds: &'l Kinds) -> Self {
         let mut namesakes = std::collections::HashMap::new();
         for thread in &trace.threads {
             *namesakes.entry(thread.name.as_str()).or_insert(0u32) += 1;
@@ -341,11 +369,19 @@ impl Labels {
             };
             (thread.index, ThreadLabel { index: thread.index, native_id, label })
         });
-        Labels(labels.collect())
+        Labels { threads: labels.collect(), kinds }
+    }
+
+    /// Of the kind that `index` stands for.
+    fn of(&self, index: u16) -> ThreadLabel {
+        match self.kinds.label(index) {
+            Some(label) => ThreadLabel { index, native_id: 0, label },
+            None => self.of_thread(index),
+        }
     }
 
     fn of_thread(&self, index: u16) -> ThreadLabel {
-        self.0.get(&index).cloned().unwrap_or_else(|| ThreadLabel {
+        self.threads.get(&index).cloned().unwrap_or_else(|| ThreadLabel {
             index,
             native_id: 0,
             label: format!("a thread without a record ({index})"),

@@ -3,7 +3,7 @@
 mod build;
 
 use build::{INTERVAL, MS, Tape, US, stock, under};
-use deconvoy_trace::analyse::{Finding, FindingKind, Report, report};
+use deconvoy_trace::analyse::{Finding, FindingKind, Report, ThreadReport, report};
 
 /// The only finding.
 fn only(report: &Report) -> &Finding {
@@ -132,6 +132,74 @@ fn c_code_that_keeps_the_lock_is_a_hog() {
     assert_eq!((finding.times, finding.longest_ns), (3, 80 * MS));
     assert_eq!(finding.lost_ns, 240 * MS);
     assert!(finding.text.contains("kept \"server\" waiting, 240 ms together"), "{}", finding.text);
+}
+
+/// A regular expression of 13 ms, again and again: it is asked after 5 ms, and does not hear it.
+#[test]
+fn c_code_of_a_few_intervals_is_a_hog_and_no_convoy() {
+    for policy in ["stock", "adaptive"] {
+        let stock = policy == "stock";
+        let mut tape = if stock { Tape::stock() } else { Tape::new(under(policy), 1 << 16) };
+        let patience = if stock { INTERVAL } else { 100 * US };
+        let (regex, server) = (tape.thread("regex"), tape.thread("server"));
+        tape.acquire(regex);
+        for _ in 0..100 {
+            tape.pass(MS).arrive(server).pass(patience).ask(server);
+            let asked = tape.now;
+            tape.pass(12 * MS - patience).drop_on_request(regex, asked);
+            tape.pass(10 * US).acquire(server).arrive(regex).pass(12 * US).release(server);
+            tape.pass(5 * US).acquire(regex);
+        }
+        let report = report(&tape.trace());
+        let finding = only(&report);
+        assert_eq!(finding.kind, FindingKind::Hog, "{}", finding.text);
+        let says = "\"regex\" kept the lock although asked for it: 100 times for more than 1.0 ms";
+        assert!(finding.text.starts_with(says), "{}", finding.text);
+        assert!(finding.mend.starts_with("no policy can preempt C code"), "{}", finding.mend);
+    }
+}
+
+/// A thread for each request waits but a few times; all of them together are the victim.
+#[test]
+fn threads_of_one_kind_are_one_victim() {
+    let mut tape = Tape::stock();
+    let spin = tape.thread("spin");
+    tape.acquire(spin).pass(MS);
+    for request in 1..=40 {
+        let server = tape.thread(&format!("Thread-{request} (serve)"));
+        for _ in 0..3 {
+            tape.forced_switch(spin, server, INTERVAL);
+            tape.arrive(spin).pass(12 * US).release(server).pass(5 * US).acquire(spin);
+            tape.pass(100 * US);
+        }
+        tape.recorder().end_thread(tape.now, server);
+    }
+    let report = report(&tape.trace());
+    let finding = only(&report);
+    assert_eq!(finding.kind, FindingKind::Convoy);
+    let says = "40 threads \"Thread-* (serve)\" waited 120 times about one switch interval";
+    assert!(finding.text.starts_with(says), "{}", finding.text);
+    assert_eq!(finding.victims.len(), 1);
+    assert_eq!((report.threads.len(), report.kinds.len(), report.pairs.len()), (41, 2, 2));
+    let kind = report.kinds.iter().find(|row| row.count == 40).unwrap();
+    let sum = |number: fn(&ThreadReport) -> u64| {
+        report.threads.iter().filter(|row| row.thread.index != spin).map(number).sum::<u64>()
+    };
+    assert_eq!((kind.waits, kind.acquires), (120, 120));
+    assert_eq!(kind.holding_ns, sum(|row| row.holding_ns));
+    assert_eq!(kind.waiting_ns, sum(|row| row.waiting_ns));
+    assert!(kind.wait.exact && kind.wait.p50_ns == INTERVAL + 12 * US, "{:?}", kind.wait);
+}
+
+#[test]
+fn a_rule_that_fits_nobody_is_told_first() {
+    let mut tape = Tape::new(under("priority:sever=5,spin-*=-1"), 1 << 16);
+    messaging(&mut tape, 400, 10 * US);
+    let report = report(&tape.trace());
+    let kinds: Vec<_> = report.findings.iter().map(|finding| finding.kind).collect();
+    assert_eq!(kinds, [FindingKind::Unmatched, FindingKind::Nothing]);
+    let says = "No thread fits \"sever\" of the policy; there are \"spin-0\" and \"server\".";
+    assert_eq!(report.findings[0].text, says);
 }
 
 #[test]

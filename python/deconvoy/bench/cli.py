@@ -27,6 +27,9 @@ SCENARIOS = {scenario.name: scenario for scenario in SCENARIO_LIST}
 PARETO_INTERVALS_S = (None, 1e-3, 5e-4, 1e-4, 5e-5, 1e-5)
 PARETO_WORKERS = (1, 2, 4, 8)
 
+# Between two words on how far it is, in seconds.
+SAY_EVERY_S = 60.0
+
 
 class Workers(click.ParamType[tuple[int, ...]]):
     """A list of worker counts: `0,1,2`."""
@@ -79,8 +82,36 @@ def _default_runtimes(quick: bool, pareto: bool) -> list[str]:
     return ["c", "cpython*", "cpython*+adaptive", "cpython*+priority", "cpython*+timeout"]
 
 
+class Sayer:
+    """Says how far a long series is where no bar can be drawn: after its first round, then now
+    and then."""
+
+    def __init__(self, total: int, first_round: int, console: Console) -> None:
+        self._total = total
+        self._next_at = first_round
+        self._console = console
+        self._begun_s = self._said_s = time.monotonic()
+
+    def done(self, count: int) -> None:
+        now_s = time.monotonic()
+        if self._console.is_terminal or count == self._total or count < self._next_at:
+            return
+        if count == self._next_at or now_s - self._said_s >= SAY_EVERY_S:
+            self._said_s = now_s
+            minutes = (now_s - self._begun_s) / count * (self._total - count) / 60
+            said = f"{count} of {self._total} runs done, about {minutes:.0f} min to go"
+            self._console.print(f"deconvoy: {said}")
+
+
 def execute(result: Result, cases: list[Case], rounds: int, path: Path, console: Console) -> None:
     """Runs all cases `rounds` times and writes the result after every run."""
+    total = rounds * len(cases)
+    console.print(
+        f"deconvoy: {total} runs, {rounds} of each of {len(cases)} cases; "
+        f"results go to {output.plain(str(path))} as they come",
+        soft_wrap=True,
+    )
+    sayer = Sayer(total, len(cases), console)
     progress = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -92,7 +123,7 @@ def execute(result: Result, cases: list[Case], rounds: int, path: Path, console:
     )
     failed: set[Case] = set()
     with progress:
-        task = progress.add_task("", total=rounds * len(cases))
+        task = progress.add_task("", total=total)
         for number, case in enumerate(order(cases, rounds, seed=result.settings["seed"])):
             name = f"{case.scenario} {case.runtime.name}, {case.workers} threads"
             progress.update(task, description=name)
@@ -104,6 +135,7 @@ def execute(result: Result, cases: list[Case], rounds: int, path: Path, console:
                     result.skipped[name] = str(error)
                 result.save(path)
             progress.advance(task)
+            sayer.done(number + 1)
 
 
 def show(result: Result, console: Console, pareto: bool) -> None:
@@ -111,10 +143,14 @@ def show(result: Result, console: Console, pareto: bool) -> None:
     scenarios = {run.scenario for run in result.runs}
     if pareto:
         console.print(table.pareto_table(result))
-    elif "messaging" in scenarios:
-        console.print(table.messaging_table(result))
-    if "countdown" in scenarios:
-        console.print(table.countdown_table(result))
+    for scenario, made in (
+        ("messaging", table.messaging_table),
+        ("countdown", table.countdown_table),
+    ):
+        if scenario in scenarios and not pareto:
+            console.print(made(result))
+            console.print(table.KEYS[scenario], style="dim", soft_wrap=True)
+            console.print()
     for scenario in sorted(scenarios):
         known = table.published_table(scenario)
         if known is not None and not pareto:
@@ -176,6 +212,7 @@ EXAMPLE = "deconvoy bench messaging --runtime 'cpython3.11*' --workers 0,1,2"
 @click.option(
     "-o", "--output", "place", type=click.Path(path_type=Path), help="The result file (JSON)."
 )
+@click.option("--force", is_flag=True, help="Replace the result file if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 def bench(
     names: tuple[str, ...],
@@ -187,6 +224,7 @@ def bench(
     quick: bool,
     pareto: bool,
     place: Path | None,
+    force: bool,
     as_json: bool,
 ) -> None:
     """Run experiments: messaging, countdown.
@@ -204,6 +242,9 @@ def bench(
     path = place or Path(f"deconvoy-bench-{'-'.join(names)}-{time.strftime('%Y%m%d-%H%M%S')}.json")
     if not path.parent.is_dir():
         raise UserError(f"{path.parent}: no such folder: make it first")
+    if path.exists() and (not path.is_file() or not force):
+        mend = "--force replaces it" if path.is_file() else "name a file"
+        raise UserError(f"{path} exists: {mend}")
     chosen, skipped = runtimes.choose(list(patterns) or _default_runtimes(quick, pareto))
     cases: list[Case] = []
     for name in names:
@@ -223,7 +264,13 @@ def bench(
         runtimes={runtime.name: runtime.description for runtime in chosen},
         skipped=skipped,
     )
-    execute(result, cases, rounds, path, output.console(stderr=True))
+    progress = output.console(stderr=True)
+    try:
+        execute(result, cases, rounds, path, progress)
+    except KeyboardInterrupt:
+        where = f"; {len(result.runs)} runs are in {output.plain(str(path))}" if result.runs else ""
+        progress.print(f"deconvoy: interrupted{where}", soft_wrap=True)
+        raise
     if as_json:
         click.echo(to_json(result))
         return

@@ -124,6 +124,8 @@ def choose(patterns: list[str]) -> tuple[list[Runtime], dict[str, str]]:
         if rest:
             preload.check_policy(policy)
         names = [name for name in found if fnmatch.fnmatchcase(name, base)]
+        if not names and base in skipped:
+            continue
         if not names:
             have = ", ".join(found)
             raise UserError(f"no runtime {base!r} on this machine; there are {have}")

@@ -13,6 +13,19 @@ from deconvoy.bench.results import Result
 from deconvoy.bench.stats import Estimate
 from deconvoy.bench.summary import Cell, Key, cells, dominated_by
 
+# What the heads of a table mean, under it.
+KEYS = {
+    "messaging": """\
+over alone: the total, of the total of the same server without CPU-bound threads; ~ the intervals
+  overlap. p50, p99: of single messages. switches: of the server, by the kernel's count.
+threads keep: what the CPU-bound threads count beside the client, of what they count without it.
+  of stock's: of what they count beside it in stock CPython; speed differs from run to run, so it
+  can be above 100 %. Jain: how even their shares are; 1: equal.""",
+    "countdown": """\
+over sequential: the time, of the time of one thread for the same count; ~ the intervals
+  overlap.""",
+}
+
 
 def published() -> dict[str, Any]:
     """The figures of the sources."""
@@ -149,9 +162,10 @@ def published_table(scenario: str) -> Table | None:
     names += [name for row in rows for name in row if name not in ("runtime", "os", "cores")]
     names = list(dict.fromkeys(names))
     numbers = tuple(f"{name.replace('_', ' ')} s" for name in names)
-    title = f"published: {data['source']}"
+    title = f"the same work, as published: {data['source']}"
     table = output.table("runtime", "on", *numbers, title=title, numbers=numbers)
     for row in rows:
-        where = row["os"] + (f", {row['cores']} cores" if "cores" in row else "")
+        cores = row.get("cores")
+        where = row["os"] + (f", {cores} core{'s' * (cores > 1)}" if cores else "")
         table.add_row(row["runtime"], where, *(str(row.get(name, "")) for name in names))
     return table

@@ -63,7 +63,7 @@ def doctor(as_json: bool, command: tuple[str, ...]) -> None:
     """Check this machine, its CPythons, and COMMAND if there is one.
 
     Each interpreter runs a program of two threads under the library, and counts as served if its
-    trace shows them.
+    trace shows them. Exit status 1: the library cannot be loaded, or COMMAND not be served.
     """
     asked = program.find(command, os.environ) if command else None
     with working("trying each CPython"):
@@ -71,15 +71,18 @@ def doctor(as_json: bool, command: tuple[str, ...]) -> None:
         library = check_library()
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             checked = list(pool.map(check, find_interpreters()))
+    why_not = asked.verdict.why_not if asked is not None else None
     if as_json:
         click.echo(json.dumps(as_data(here, library, checked, asked), indent=1))
-        return
-    out = console()
-    print_machine(out, here, library)
-    print_interpreters(out, checked)
-    if asked is not None:
-        why_not = asked.verdict.why_not
-        out.print(f"{plain(' '.join(asked.argv))}: {plain(why_not or 'nothing speaks against it')}")
+    else:
+        out = console()
+        print_machine(out, here, library)
+        print_interpreters(out, checked)
+        if asked is not None:
+            said = plain(why_not or "nothing speaks against it")
+            out.print(f"{plain(' '.join(asked.argv))}: {said}")
+    if library is not None or why_not is not None:
+        sys.exit(1)
 
 
 def check_library() -> str | None:

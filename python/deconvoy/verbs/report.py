@@ -1,13 +1,14 @@
 """`deconvoy report`: what a trace says, for a person or as JSON."""
 
 import json
+import sys
 from pathlib import Path
 
 import click
 
 from deconvoy.output import console, working
 from deconvoy.summary import print_report
-from deconvoy.traces import find_traces, load
+from deconvoy.traces import find_traces, load_all
 
 
 @click.command(epilog="Example: deconvoy report app.deconvoy --process 4711")
@@ -17,20 +18,23 @@ from deconvoy.traces import find_traces, load
 def report(path: Path, as_json: bool, process: int | None) -> None:
     """Say who held the GIL and who waited, for how long, and what is wrong with that.
 
-    PATH is a trace file or a folder of them; the findings come last, the worst first.
+    PATH is a trace file or a folder of them; the findings come last, the worst first. Many threads
+    whose names differ in digits only are one row; --json has each.
     """
     traces = find_traces(path, process)
     with working("reading the trace"):
-        reports = [load(trace.path) for trace in traces]
-    if as_json:
-        rows = [
-            {"path": str(trace.path), **report}
-            for trace, report in zip(traces, reports, strict=True)
-        ]
-        click.echo(json.dumps({"version": 1, "processes": rows}, indent=1))
-        return
-    out = console()
-    for number, one in enumerate(reports):
-        if number:
-            out.print()
-        print_report(out, one)
+        loaded, unreadable = load_all(traces)
+    if as_json and loaded:
+        rows = [{"path": str(trace.path), **report} for trace, report in loaded]
+        data = {"version": 1, "processes": rows, "unreadable": unreadable}
+        click.echo(json.dumps(data, indent=1))
+    elif loaded:
+        out = console()
+        for number, (_, report) in enumerate(loaded):
+            if number:
+                out.print()
+            print_report(out, report)
+    if unreadable:
+        for why in unreadable:
+            print(f"deconvoy: {why}", file=sys.stderr)
+        sys.exit(2)

@@ -61,7 +61,8 @@ def parse_size(context: click.Context, option: click.Parameter, text: str | None
     callback=parse_size,
     metavar="SIZE",
     help="The most that the events of one process may take, as in 64M; beyond it the oldest go. "
-    "Sums and percentiles are of the whole run.",
+    "Sums and percentiles are of the whole run. The file is made that long at once, but takes only "
+    "the room of what is in it (`du`, not `ls -l`). [default: 64M]",
 )
 @click.option("--quiet", is_flag=True, help="No summary.")
 @exec_children_option
@@ -81,7 +82,9 @@ def trace(
     """
     preload.check_policy(policy)
     started = program.find(command, os.environ)
-    folder = make_folder(output or default_folder(started.name))
+    wanted = output or default_folder(started.name)
+    is_ours = not wanted.exists()
+    folder = make_folder(wanted)
     environment = preload.environment(
         policy, trace=folder, trace_bytes=size, exec_children=exec_children
     )
@@ -92,11 +95,15 @@ def trace(
     try:
         status = supervise.run(started, environment)
     except UserError:
-        folder.rmdir()
+        if is_ours:
+            folder.rmdir()
         raise
+    is_empty = not any(folder.iterdir())
     if not quiet:
         with working("reading the trace"):
             print_summary(console(stderr=True), folder)
+    if is_empty and is_ours:
+        folder.rmdir()
     supervise.end_as(status)
 
 

@@ -7,6 +7,7 @@ mod battle;
 mod convoy;
 mod hog;
 mod starvation;
+mod unmatched;
 
 use std::collections::HashMap;
 
@@ -15,6 +16,7 @@ use serde::Serialize;
 use crate::format::{Kind, MAX_LOCKS};
 use crate::read::Trace;
 
+use super::kinds::Kinds;
 use super::sweep::Sweep;
 use super::words::{self, count, length, list};
 use super::{Labels, ThreadLabel};
@@ -30,6 +32,8 @@ pub enum FindingKind {
     Hog,
     /// A thread does not get its turn.
     Starvation,
+    /// The policy has a rule for threads that are not there.
+    Unmatched,
     /// None of these.
     Nothing,
 }
@@ -58,20 +62,30 @@ const BUSY_SHARE: f64 = 10.0;
 
 struct Context<'c> {
     trace: &'c Trace,
+    kinds: &'c Kinds,
     interval_ns: u64,
-    labels: &'c Labels,
+    labels: &'c Labels<'c>,
     sweep: &'c Sweep,
 }
 
 /// The findings, worst first; one of kind `Nothing` if there is none.
-pub(super) fn all(trace: &Trace, interval_ns: u64, labels: &Labels, sweep: &Sweep) -> Vec<Finding> {
-    let context = Context { trace, interval_ns, labels, sweep };
+pub(super) fn all(
+    trace: &Trace,
+    kinds: &Kinds,
+    interval_ns: u64,
+    labels: &Labels<'_>,
+    sweep: &Sweep,
+) -> Vec<Finding> {
+    let context = Context { trace, kinds, interval_ns, labels, sweep };
     let rules = [context.convoy(), context.battle(), context.hog(), context.starvation()];
     let mut findings: Vec<Finding> = rules.into_iter().flatten().collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.lost_ns));
     if findings.is_empty() {
         findings.push(context.nothing());
     }
+    // What is not as its user means it comes before everything that follows from that.
+    findings.extend(context.unmatched());
+    findings.sort_by_key(|finding| finding.kind != FindingKind::Unmatched);
     findings
 }
 
@@ -95,7 +109,7 @@ fn names(threads: &[ThreadLabel]) -> String {
 
 impl Context<'_> {
     fn labels(&self, threads: impl IntoIterator<Item = u16>) -> Vec<ThreadLabel> {
-        threads.into_iter().map(|thread| self.labels.of_thread(thread)).collect()
+        threads.into_iter().map(|thread| self.labels.of(thread)).collect()
     }
 
     fn covered_ns(&self) -> u64 {
@@ -142,19 +156,19 @@ impl Context<'_> {
     }
 
     fn held_ns(&self, thread: &ThreadLabel) -> u64 {
-        self.trace.thread(thread.index).map_or(0, |sums| sums.holding_ns)
+        self.kinds.sums(thread.index).map_or(0, |sums| sums.holding_ns)
     }
 
     /// "20.1 s of its 21.3 s".
     fn held_of_life(&self, thread: &ThreadLabel) -> String {
-        self.trace.thread(thread.index).map_or_else(String::new, |sums| {
+        self.kinds.sums(thread.index).map_or_else(String::new, |sums| {
             format!("{} of its {}", length(sums.holding_ns), length(sums.life_ns()))
         })
     }
 
     fn computing(&self) -> Vec<u16> {
         let mut threads: Vec<_> =
-            self.trace.threads.iter().filter(|sums| self.sweep.computes(sums.index)).collect();
+            self.kinds.all().iter().filter(|sums| self.sweep.computes(sums.index)).collect();
         threads.sort_by_key(|sums| std::cmp::Reverse(sums.holding_ns));
         threads.iter().map(|sums| sums.index).collect()
     }
@@ -179,11 +193,12 @@ impl Context<'_> {
         let lock_time_ns = self.trace.end_ns.saturating_mul(self.locks());
         let held_share = share(sum(|sums| sums.holding_ns), lock_time_ns).min(100.0);
         let waiting_share = share(sum(|sums| sums.waiting_ns), sum(|sums| sums.life_ns()));
-        let text = match computing.as_slice() {
-            [_, _, ..] if self.locks() == 1 => format!(
+        let many = computing.iter().map(|label| self.kinds.count(label.index) as u64).sum();
+        let text = match many {
+            2.. if self.locks() == 1 => format!(
                 "{} threads compute and share the lock, each in its turn: {}. It was held \
                  {held_share:.0} % of the time. Threads cannot make them faster on this build.",
-                count(computing.len() as u64),
+                count(many),
                 names(&computing),
             ),
             _ if waiting_share >= BUSY_SHARE => format!(
@@ -191,6 +206,10 @@ impl Context<'_> {
                  time, and {waiting_share:.0} % of the threads' time went into waiting.",
                 if self.locks() == 1 { "it is" } else { "they are" },
             ),
+            _ if self.trace.about.runtime.contains("free-threading") && longest_ns == 0 => {
+                "Its threads run without a GIL, as this build of CPython has it: nobody waited."
+                    .to_owned()
+            }
             _ => format!(
                 "Nothing wrong: the longest wait was {}, and {waiting_share:.1} % of the threads' \
                  time went into waiting.",

@@ -1,6 +1,7 @@
 //! What the events add up to: exact lengths, who waited behind whom, and the evidence that the
 //! findings rest on.
 
+mod answers;
 mod character;
 mod pairs;
 pub mod walk;
@@ -9,6 +10,9 @@ use std::collections::HashMap;
 
 use crate::read::Trace;
 
+use super::kinds::Kinds;
+
+use answers::Deaf;
 use character::{Character, Usage};
 use pairs::{Pair, PairSums};
 use walk::{Behind, Hold, Limits, Visitor, Wait, walk};
@@ -28,7 +32,7 @@ const LONG_HOLD_SHARE: u64 = 4;
 const LONG_WAIT_SHARE: u64 = 2;
 const LONG_WAIT_NS: u64 = MILLISECOND_NS / 2;
 
-/// All lengths of one thread's waits and holds, sorted.
+/// All lengths of the waits and holds of a thread, or of a kind, sorted.
 #[derive(Clone, Default, Debug)]
 pub struct Lengths {
     pub waits: Vec<u64>,
@@ -49,6 +53,8 @@ pub struct Convoyed {
 pub struct Hogging {
     pub answers: u64,
     pub times: u64,
+    /// What counts as slow here.
+    pub limit_ns: u64,
     /// From the request to the release.
     pub slow_ns: u64,
     pub longest_ns: u64,
@@ -69,9 +75,11 @@ pub struct Starved {
 /// The result of going through all events.
 #[derive(Default, Debug)]
 pub struct Sweep {
-    /// By thread, as is what follows.
+    /// By thread; those of one kind have one character.
     pub characters: Vec<Character>,
     pub usages: Vec<Usage>,
+    /// Added up by kind, as is what follows: by the thread that stands for it.
+    pub together: Vec<Usage>,
     pub lengths: Vec<Lengths>,
     /// Most time together first.
     pub pairs: Vec<Pair>,
@@ -89,18 +97,21 @@ pub struct Sweep {
 
 impl Sweep {
     /// `interval_ns`: the switch interval.
-    pub fn over(trace: &Trace, interval_ns: u64) -> Sweep {
-        let limits = Limits {
-            interval_ns,
-            slow_answer_ns: slow_answer_ns(interval_ns),
-            long_hold_ns: interval_ns / LONG_HOLD_SHARE,
-        };
+    pub fn over(trace: &Trace, kinds: &Kinds, interval_ns: u64) -> Sweep {
         let of_events = trace.events.iter().map(|event| event.thread);
         let of_table = trace.threads.iter().map(|thread| thread.index);
         let threads = of_events.chain(of_table).max().map_or(0, |last| usize::from(last) + 1);
+        let deaf = Deaf::of(trace, threads, |thread| kinds.kind(thread));
+        let long_hold_ns = interval_ns / LONG_HOLD_SHARE;
+        let slow_ns = slow_answer_ns(interval_ns);
+        let limits = Limits::new(interval_ns, slow_ns, long_hold_ns, kinds, &deaf);
         let usages = Usage::of(trace, threads, interval_ns);
-        let characters: Vec<Character> =
-            usages.iter().map(|usage| Character::of(usage, interval_ns)).collect();
+        let together = Usage::of_kinds(&usages, kinds);
+        let character = |thread: usize| {
+            let kind = usize::from(kinds.kind(thread as u16));
+            together.get(kind).map_or_else(Character::default, |it| Character::of(it, interval_ns))
+        };
+        let characters: Vec<Character> = (0..threads).map(character).collect();
         let computing = characters.iter().filter(|character| character.computes).count() as u64;
         let mut first = FirstPass {
             limits,
@@ -110,6 +121,7 @@ impl Sweep {
             sweep: Sweep {
                 characters,
                 usages,
+                together,
                 lengths: vec![Lengths::default(); threads],
                 ..Sweep::default()
             },
@@ -132,7 +144,7 @@ impl Sweep {
     }
 }
 
-pub fn slow_answer_ns(interval_ns: u64) -> u64 {
+fn slow_answer_ns(interval_ns: u64) -> u64 {
     interval_ns.saturating_mul(SLOW_ANSWER_INTERVALS).max(SLOW_ANSWER_NS)
 }
 
@@ -145,8 +157,8 @@ fn starved_ns(interval_ns: u64, computing: u64) -> u64 {
     interval_ns.saturating_mul(INTERVALS + 2 * computing).max(LEAST_NS)
 }
 
-struct FirstPass {
-    limits: Limits,
+struct FirstPass<'l> {
+    limits: Limits<'l>,
     long_wait_ns: u64,
     starved_ns: u64,
     sums: PairSums,
@@ -162,7 +174,7 @@ fn add(to: &mut HashMap<u16, u64>, thread: u16, ns: u64) {
     grow(to.entry(thread).or_default(), ns);
 }
 
-impl Visitor for FirstPass {
+impl Visitor for FirstPass<'_> {
     fn wants(&self, _: u16) -> bool {
         true
     }
@@ -214,7 +226,8 @@ impl Visitor for FirstPass {
         let Some(answer_ns) = hold.answer_ns else { return };
         let hogging = self.sweep.hogging.entry(hold.thread).or_default();
         hogging.answers += 1;
-        if answer_ns < self.limits.slow_answer_ns {
+        hogging.limit_ns = self.limits.slow_answer_ns(hold.thread);
+        if answer_ns < hogging.limit_ns {
             return;
         }
         hogging.times += 1;

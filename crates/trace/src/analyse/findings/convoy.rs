@@ -15,7 +15,7 @@ const CONVOY_LEAST_SHARE: f64 = 0.01;
 
 impl Context<'_> {
     pub(super) fn is_convoyed(&self, thread: u16, convoyed: &Convoyed) -> bool {
-        let life_ns = self.trace.thread(thread).map_or(0, |sums| {
+        let life_ns = self.kinds.sums(thread).map_or(0, |sums| {
             sums.end_ns.saturating_sub(sums.start_ns.max(self.trace.covered_from_ns()))
         });
         convoyed.lengths.len() as u64 >= CONVOY_LEAST_TIMES
@@ -39,7 +39,7 @@ impl Context<'_> {
             victims.iter().fold(0u64, |sum, (_, convoyed)| sum.saturating_add(convoyed.total_ns));
         let mut text = format!(
             "{} waited {} {} behind {}",
-            self.labels.of_thread(worst).label,
+            self.labels.of(worst).label,
             words::of(times, "time", "times"),
             self.about(median_ns),
             names(&blockers),

@@ -1,6 +1,6 @@
 //! The hog: a holder that does not heed drop requests, because it runs C code.
 
-use crate::analyse::sweep::{Hogging, slow_answer_ns};
+use crate::analyse::sweep::Hogging;
 use crate::analyse::words::{self, length};
 
 use super::{Context, Finding, FindingKind, most, names};
@@ -31,15 +31,15 @@ impl Context<'_> {
             .iter()
             .filter(|(_, hogging)| self.is_hog(hogging))
             .max_by_key(|&(&thread, hogging)| (hogging.kept_ns, thread))?;
-        let Hogging { times, longest_ns, kept_ns, ref kept, .. } = *hogging;
+        let Hogging { times, limit_ns, longest_ns, kept_ns, ref kept, .. } = *hogging;
         let victims = self.labels(most(kept));
-        let blocker = self.labels.of_thread(thread);
+        let blocker = self.labels.of(thread);
         let mut text = format!(
             "{} kept the lock although asked for it: {}{} for more than {}, the longest {}",
             blocker.label,
             words::of(times, "time", "times"),
             self.meanwhile(),
-            length(slow_answer_ns(self.interval_ns)),
+            length(limit_ns),
             length(longest_ns),
         );
         if !victims.is_empty() {

@@ -26,7 +26,7 @@ impl Context<'_> {
             victims.iter().fold(0u64, |sum, (_, starved)| sum.saturating_add(starved.total_ns));
         let mut text = format!(
             "{} starves: it waited {} for the lock, with a switch interval of {}",
-            self.labels.of_thread(worst).label,
+            self.labels.of(worst).label,
             length(starved.longest_ns),
             length(self.interval_ns),
         );

@@ -1,6 +1,7 @@
 //! What kind of user of the lock a thread is: whether it computes, or needs the lock for a moment
 //! at a time.
 
+use crate::analyse::kinds::Kinds;
 use crate::format::{Event, Kind, OTHERS};
 use crate::histogram::{BUCKETS, bucket, quantile_ns};
 use crate::read::Trace;
@@ -102,6 +103,27 @@ impl Usage {
             }
         }
         usages
+    }
+
+    /// What the usages of each kind add up to, under the thread that stands for it.
+    pub fn of_kinds(usages: &[Usage], kinds: &Kinds) -> Vec<Usage> {
+        let mut together = vec![Usage::NONE; usages.len()];
+        for (thread, usage) in usages.iter().enumerate() {
+            if let Some(sum) = together.get_mut(usize::from(kinds.kind(thread as u16))) {
+                sum.add(usage);
+            }
+        }
+        together
+    }
+
+    fn add(&mut self, other: &Usage) {
+        self.holds += other.holds;
+        self.on_request += other.on_request;
+        self.holding_ns = self.holding_ns.saturating_add(other.holding_ns);
+        self.absent_ns = self.absent_ns.saturating_add(other.absent_ns);
+        for (count, &more) in self.hold_counts.iter_mut().zip(&other.hold_counts) {
+            *count = count.saturating_add(more);
+        }
     }
 
     fn event(&mut self, event: &Event, back_ns: u64) {

@@ -71,7 +71,7 @@ impl PairSums {
     }
 
     /// The pairs of most time together, most first: with the second pass.
-    pub fn longest(self, trace: &Trace, limits: Limits) -> Vec<Pair> {
+    pub fn longest(self, trace: &Trace, limits: Limits<'_>) -> Vec<Pair> {
         let mut places = by_waiter(self.0.len());
         let mut pairs = Vec::new();
         for (waiter, blockers) in (0..=u16::MAX).zip(self.0) {

@@ -7,8 +7,11 @@
 
 use std::collections::VecDeque;
 
+use crate::analyse::kinds::Kinds;
 use crate::format::{Event, Kind, MAX_LOCKS};
 use crate::read::Trace;
+
+use super::answers::Deaf;
 
 /// As many holds as are looked back on: more than a hundred threads in turn, while a trace of
 /// five million events stays a matter of seconds.
@@ -44,7 +47,7 @@ pub struct Wait {
     pub whole: bool,
     pub lock_free_ns: u64,
     pub unattributed_ns: u64,
-    /// Behind holders that took longer than `slow_answer_ns` to heed a drop request.
+    /// Behind holders that were slow to heed a drop request.
     pub behind_slow_ns: u64,
     /// Beyond the end of CPython's own timed wait, each time: the system gave the waiter no
     /// processor.
@@ -66,7 +69,7 @@ pub struct Behind {
     pub long_ns: u64,
 }
 
-/// Takes in what a walk finds.
+/// Takes in what a walk finds. Threads of one kind are one thread to it.
 pub trait Visitor {
     /// Whether the waits of this thread matter.
     fn wants(&self, waiter: u16) -> bool;
@@ -80,11 +83,30 @@ pub trait Visitor {
 }
 
 /// What the walk needs to know of the trace.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
+#[derive(Clone, Copy)]
+pub struct Limits<'l> {
     pub interval_ns: u64,
-    pub slow_answer_ns: u64,
+    slow_answer_ns: u64,
     pub long_hold_ns: u64,
+    kinds: &'l Kinds,
+    deaf: &'l Deaf,
+}
+
+impl<'l> Limits<'l> {
+    pub fn new(
+        interval_ns: u64,
+        slow_answer_ns: u64,
+        long_hold_ns: u64,
+        kinds: &'l Kinds,
+        deaf: &'l Deaf,
+    ) -> Self {
+        Limits { interval_ns, slow_answer_ns, long_hold_ns, kinds, deaf }
+    }
+
+    /// The least length of a slow answer of `kind`.
+    pub fn slow_answer_ns(&self, kind: u16) -> u64 {
+        self.deaf.slow_ns(kind, self.slow_answer_ns)
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -128,7 +150,7 @@ impl Waiter {
 
 struct Walk<'v, V> {
     visitor: &'v mut V,
-    limits: Limits,
+    limits: Limits<'v>,
     stock: bool,
     from_ns: u64,
     locks: Vec<Lock>,
@@ -139,7 +161,7 @@ struct Walk<'v, V> {
 }
 
 /// Goes through all events of a trace.
-pub fn walk<V: Visitor>(trace: &Trace, limits: Limits, visitor: &mut V) {
+pub fn walk<'v, V: Visitor>(trace: &Trace, limits: Limits<'v>, visitor: &'v mut V) {
     let threads = trace.events.iter().map(|event| usize::from(event.thread) + 1).max();
     let threads = threads.unwrap_or(0);
     let mut walk = Walk {
@@ -200,7 +222,7 @@ impl<V: Visitor> Walk<'_, V> {
             }
             (waiter.arrived_ns, waiter.asked, waiter.woken) = (at_ns, false, false);
             if failed {
-                self.visitor.failed_wakeup(thread);
+                self.visitor.failed_wakeup(self.limits.kinds.kind(thread));
             }
             return;
         }
@@ -248,7 +270,8 @@ impl<V: Visitor> Walk<'_, V> {
         if let Some(from) = taken.released_on_request.take()
             && from != thread
         {
-            self.visitor.switch_on_request(from, thread);
+            let kinds = self.limits.kinds;
+            self.visitor.switch_on_request(kinds.kind(from), kinds.kind(thread));
         }
     }
 
@@ -280,8 +303,9 @@ impl<V: Visitor> Walk<'_, V> {
     fn end_hold(&mut self, at_ns: u64, lock: u8, whole: bool) {
         let found = &mut self.locks[usize::from(lock)];
         let Some(holder) = found.holder.take() else { return };
+        let kinds = self.limits.kinds;
         let hold = Hold {
-            thread: holder.thread,
+            thread: kinds.kind(holder.thread),
             since_ns: holder.since_ns,
             until_ns: at_ns,
             answer_ns: holder.asked_ns.map(|asked_ns| at_ns.saturating_sub(asked_ns)),
@@ -290,7 +314,7 @@ impl<V: Visitor> Walk<'_, V> {
         let waiters = &self.waiters;
         let mut waiting = found.waiting.iter().filter_map(|&thread| {
             let waiter = waiters.get(usize::from(thread))?.as_ref()?;
-            Some((thread, waiter.since_ns))
+            Some((kinds.kind(thread), waiter.since_ns))
         });
         self.visitor.hold(&hold, &mut waiting);
         found.log.push_back(hold);
@@ -301,10 +325,11 @@ impl<V: Visitor> Walk<'_, V> {
     }
 
     fn end_wait(&mut self, at_ns: u64, thread: u16, waiter: Waiter, whole: bool) {
+        let limits = self.limits;
+        let thread = limits.kinds.kind(thread);
         if !self.visitor.wants(thread) {
             return;
         }
-        let Limits { slow_answer_ns, long_hold_ns, .. } = self.limits;
         let lock = &self.locks[usize::from(waiter.lock)];
         let mut wait = Wait {
             thread,
@@ -327,11 +352,12 @@ impl<V: Visitor> Walk<'_, V> {
             if overlap_ns == 0 {
                 continue;
             }
-            let slow = hold.answer_ns.is_some_and(|answer_ns| answer_ns >= slow_answer_ns);
+            let slow_ns = limits.slow_answer_ns(hold.thread);
+            let slow = hold.answer_ns.is_some_and(|answer_ns| answer_ns >= slow_ns);
             if slow {
                 wait.behind_slow_ns = wait.behind_slow_ns.saturating_add(overlap_ns);
             }
-            let long = !slow && hold.length_ns() >= long_hold_ns;
+            let long = !slow && hold.length_ns() >= limits.long_hold_ns;
             let place = &mut self.places[usize::from(hold.thread)];
             if *place == 0 {
                 self.behind.push(Behind { thread: hold.thread, total_ns: 0, long_ns: 0 });

@@ -1,0 +1,58 @@
+//! How soon threads heed drop requests.
+
+use crate::format::{Kind, MAX_LOCKS};
+use crate::histogram::{BUCKETS, bucket, quantile_ns};
+use crate::read::Trace;
+
+/// Bytecode is left within microseconds. The system keeps a holder off its processor now and then,
+/// but not half of the times: one that usually takes so long runs C code.
+const DEAF_NS: u64 = 1_000_000;
+const DEAF_LEAST: u64 = 5;
+
+/// The threads that usually do not hear that they are asked.
+pub struct Deaf(Vec<bool>);
+
+impl Deaf {
+    /// `kind`: whose answers count together.
+    pub fn of(trace: &Trace, threads: usize, kind: impl Fn(u16) -> u16) -> Deaf {
+        let mut counts = vec![[0u32; BUCKETS]; threads];
+        // By lock: who holds it, and since when it is asked for.
+        let mut held: Vec<Option<(u16, Option<u64>)>> = vec![None; MAX_LOCKS];
+        for event in &trace.events {
+            // There is one for each value of a byte.
+            let lock = &mut held[usize::from(event.lock)];
+            match event.kind {
+                Kind::Acquire => *lock = Some((event.thread, None)),
+                Kind::Ask => {
+                    if let Some((_, asked_ns)) = lock {
+                        *asked_ns = asked_ns.or(Some(event.at_ns));
+                    }
+                }
+                Kind::Release => {
+                    if let Some((holder, Some(asked_ns))) = lock.take()
+                        && holder == event.thread
+                        && let Some(counts) = counts.get_mut(usize::from(kind(holder)))
+                        && let Some(count) =
+                            counts.get_mut(bucket(event.at_ns.saturating_sub(asked_ns)))
+                    {
+                        *count = count.saturating_add(1);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let is_deaf = |counts: &[u32; BUCKETS]| {
+            counts.iter().map(|&count| u64::from(count)).sum::<u64>() >= DEAF_LEAST
+                && quantile_ns(counts, 0.5).is_some_and(|median_ns| median_ns >= DEAF_NS)
+        };
+        Deaf(counts.iter().map(is_deaf).collect())
+    }
+
+    /// What is a slow answer of `kind`, if that of others is `slow_ns`.
+    pub fn slow_ns(&self, kind: u16, slow_ns: u64) -> u64 {
+        match self.0.get(usize::from(kind)) {
+            Some(true) => slow_ns.min(DEAF_NS),
+            _ => slow_ns,
+        }
+    }
+}
