@@ -207,8 +207,11 @@ def test_a_result_is_not_replaced(deconvoy: Deconvoy, tmp_path: Path) -> None:
 
 
 def test_a_long_series_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    sayer = Sayer(12, 4, console(stderr=True))
+    sayer = Sayer(12, 4, console(stderr=True), now_s=100.0)
     for count in range(1, 13):
-        sayer.done(count)
-    (said,) = capsys.readouterr().err.splitlines()
-    assert said.startswith("deconvoy: 4 of 12 runs done, about ")
+        sayer.done(count, now_s=100.0 + 25 * count)
+    assert capsys.readouterr().err.splitlines() == [
+        "deconvoy: 4 of 12 runs done, about 3 min to go",
+        "deconvoy: 7 of 12 runs done, about 2 min to go",
+        "deconvoy: 10 of 12 runs done, about 1 min to go",
+    ]

@@ -94,6 +94,10 @@ def test_a_damaged_trace_does_not_hide_the_others(
 ) -> None:
     deconvoy("trace", "-o", "it", "--", python, "-c", TAKE_TURNS)
     (tmp_path / "it/1-1.trace").write_bytes(b"damaged")
+    done = deconvoy("export", "it", "-o", "it.json")
+    assert done.returncode == 2
+    assert "deconvoy: it/1-1.trace: " in done.stderr
+    assert "turn-1" in (tmp_path / "it.json").read_text()
     for options, shown in ([], "turn-1"), (["--json"], '"turn-1"'):
         done = deconvoy("report", "it", *options)
         assert done.returncode == 2
@@ -119,19 +123,35 @@ def test_many_threads_of_one_kind_are_one_row(deconvoy: Deconvoy, python: str) -
 
 def test_a_rule_for_a_thread_that_is_not_there_is_named(deconvoy: Deconvoy, python: str) -> None:
     policy = "priority:trun-*=5,turn-1=3"
-    done = deconvoy("trace", "--policy", policy, "--", python, "-c", TAKE_TURNS)
-    assert 'No thread fits "trun-*" of the policy' in done.stderr
+    done = deconvoy("trace", "-o", "it", "--policy", policy, "--", python, "-c", TAKE_TURNS)
+    assert "deconvoy: no thread fits 'trun-*' of the policy; there are " in done.stderr
+    assert "fits 'turn-1'" not in done.stderr
+    assert "note: no thread fits 'trun-*' of the policy" in deconvoy("report", "it").stdout
 
 
 def test_a_program_without_a_gil_leaves_an_explanation(deconvoy: Deconvoy, tmp_path: Path) -> None:
-    done = deconvoy("trace", "-o", "it", "--", "sh", "-c", "exit 3")
-    assert done.returncode == 3
+    done = deconvoy("trace", "-o", "it", "--", "ls", "/no/such/file")
+    assert done.returncode == 2
     assert "no CPython from 3.8 on" in done.stderr
     assert not (tmp_path / "it").exists()
     # What was there before stays there.
     (tmp_path / "it").mkdir()
-    assert deconvoy("trace", "-o", "it", "--", "sh", "-c", "exit 3").returncode == 3
+    assert deconvoy("trace", "-o", "it", "--", "ls").returncode == 0
     assert (tmp_path / "it").exists()
+
+
+def test_what_a_shell_leaves_running_is_traced(
+    deconvoy: Deconvoy, tmp_path: Path, python: str
+) -> None:
+    # It goes on when the shell has ended.
+    later = f'read line < fifo; "{python}" -c pass; echo done > fifo2'
+    os.mkfifo(tmp_path / "fifo")
+    os.mkfifo(tmp_path / "fifo2")
+    daemon = ["setsid", "sh", "-c", f"({later}) < /dev/null > /dev/null 2>&1 &"]
+    assert deconvoy("trace", "-o", "it", "--", *daemon).returncode == 0
+    (tmp_path / "fifo").write_text("go\n")
+    assert (tmp_path / "fifo2").read_text() == "done\n"
+    assert len(report(deconvoy, "it")) == 1
 
 
 def test_quiet(deconvoy: Deconvoy, python: str) -> None:

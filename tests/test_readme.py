@@ -20,6 +20,8 @@ def shape(text: str) -> list[str]:
     text = re.sub(r"\d[\d.,]*", "N", text)
     text = re.sub(r"\bN (ns|us|ms|s)\b", "N", text)
     text = re.sub(r"─+", "-", text)
+    # As busy as the machine is.
+    text = re.sub(r"about (one|half a|N) switch intervals?", "about N switch intervals", text)
     return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
 
 

@@ -76,6 +76,8 @@ def main() -> NoReturn:
 
 
 def give_up(message: str) -> NoReturn:
-    line = " ".join(message.split())
-    print(f"deconvoy: {line}", file=sys.stderr)
+    # Not before: most verbs print no table.
+    from deconvoy.output import complain
+
+    complain(message)
     sys.exit(2)

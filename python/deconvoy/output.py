@@ -44,11 +44,21 @@ class Trimmed:
 
     stream: TextIO
 
+    @property
+    def encoding(self) -> str:
+        return self.stream.encoding
+
     def write(self, text: str) -> int:
         return self.stream.write("\n".join(line.rstrip(" ") for line in text.split("\n")))
 
     def flush(self) -> None:
         self.stream.flush()
+
+
+def complain(message: str) -> None:
+    """Say what is wrong, in one line on stderr."""
+    line = " ".join(message.split())
+    print(f"deconvoy: {line}", file=sys.stderr)
 
 
 def table(*columns: str, title: str | None = None, numbers: tuple[str, ...] = ()) -> Table:

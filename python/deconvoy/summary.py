@@ -1,5 +1,6 @@
 """An analysis as tables and lines, for a terminal."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ HOW_TO_READ = (
 # In the summary after a run.
 MOST_PROCESSES = 5
 MOST_FINDINGS = 3
+MOST_NAMES = 8
 
 
 def print_summary(out: Console, folder: Path) -> None:
@@ -42,18 +44,33 @@ def print_summary(out: Console, folder: Path) -> None:
     reports.sort(key=lambda report: report["totals"]["waits"], reverse=True)
     # Of processes in which nobody ever waited there is nothing to tell, unless there are no others.
     telling = [report for report in reports if report["totals"]["waits"]] or reports[:1]
+    for line in unmatched(reports):
+        out.print(f"deconvoy: {line}")
     for report in telling[:MOST_PROCESSES]:
         out.print(f"deconvoy: {plain(title(report))}")
         for finding in report["findings"][:MOST_FINDINGS]:
             print_finding(out, "  ", finding)
     if others := len(reports) - len(telling[:MOST_PROCESSES]):
         what = "process" if others == 1 else "processes"
-        out.print(f"deconvoy: and {others} more {what}, in which nobody waited for longer")
+        out.print(f"deconvoy: and {others} more {what}, with fewer waits")
     shown = near(folder)
     out.print(
         f"deconvoy: the trace is in {plain(shown)}; read it with: deconvoy report {plain(shown)}",
         soft_wrap=True,
     )
+
+
+def unmatched(reports: Sequence[Report]) -> list[str]:
+    """A line for each rule of the policy that fits a thread in none of the processes."""
+    rules = [set(report["process"]["unmatched"]) for report in reports]
+    if not rules:
+        return []
+    there = dict.fromkeys(kind["label"] for report in reports for kind in report["kinds"])
+    few = ", ".join(list(there)[:MOST_NAMES]) + (", …" if len(there) > MOST_NAMES else "")
+    return [
+        plain(f"no thread fits {rule!r} of the policy; there are {few}")
+        for rule in sorted(set.intersection(*rules))
+    ]
 
 
 def near(path: Path) -> str:
@@ -99,13 +116,18 @@ def print_process(out: Console, report: Report) -> None:
 
 
 def print_threads(out: Console, report: Report) -> None:
-    rows = [thread_cells(thread) for thread in report["kinds"][:MOST_THREADS]]
-    columns = fitting(rows, out.width, DISPENSABLE)
+    kinds = report["kinds"]
+    rows = [thread_cells(thread) for thread in kinds[:MOST_THREADS]]
+    columns = [column for column in fitting(rows, out.width, DISPENSABLE) if column != "label"]
+    if "id" not in columns:
+        # Namesakes are told apart by their labels.
+        rows = [row | {"thread": row["label"]} for row in rows]
     listing = table(*columns, numbers=tuple(columns[1:]))
     for row in rows:
         listing.add_row(*(row[name] for name in columns))
     out.print(listing)
-    say_omitted(out, len(report["kinds"]), MOST_THREADS, "threads")
+    omitted = sum(kind["count"] for kind in kinds[MOST_THREADS:])
+    say_omitted(out, omitted, "threads")
     out.print(HOW_TO_READ, style="dim")
     out.print()
 
@@ -116,6 +138,7 @@ def thread_cells(thread: dict[str, Any]) -> dict[str, str]:
     wait = thread["wait"]
     return {
         "thread": plain(thread["name"] or thread["label"]),
+        "label": plain(thread["label"]),
         "id": str(thread["native_id"] or ""),
         "held": percent(thread["holding_ns"], life),
         "waited": percent(thread["waiting_ns"], life),
@@ -140,7 +163,7 @@ def print_pairs(out: Console, report: Report) -> None:
     for row in rows:
         listing.add_row(*(row[name] for name in columns))
     out.print(listing)
-    say_omitted(out, len(report["pairs"]), MOST_PAIRS, "pairs")
+    say_omitted(out, len(report["pairs"]) - MOST_PAIRS, "pairs")
 
 
 def pair_cells(pair: dict[str, Any]) -> dict[str, str]:
@@ -156,9 +179,9 @@ def pair_cells(pair: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def say_omitted(out: Console, count: int, most: int, what: str) -> None:
-    if count > most:
-        out.print(f"and {count - most} more {what}; --json has them all\n")
+def say_omitted(out: Console, count: int, what: str) -> None:
+    if count > 0:
+        out.print(f"and {count} more {what}; --json has them all\n")
 
 
 def print_coverage(out: Console, report: Report) -> None:

@@ -4,8 +4,8 @@ use core::cell::UnsafeCell;
 
 use deconvoy_policy::Nanos;
 
-use crate::cores::Keep;
 use crate::gate::Gate;
+use crate::kept::Keep;
 use crate::parker::Parker;
 use crate::primitive::{AtomicU32, Ordering};
 use crate::seat::Seat;

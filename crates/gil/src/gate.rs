@@ -7,7 +7,8 @@ mod tests;
 use deconvoy_policy::{Action, Actions, AnyPolicy, Event, Nanos, Policy, WaiterId};
 
 use crate::cell::Next;
-use crate::cores::{HomeCore, Keep, Place};
+use crate::cores::{HomeCore, Place};
+use crate::kept::Keep;
 use crate::parker::Parker;
 use crate::seat::{Hold, Outcome, Seat};
 use crate::usage::Own;

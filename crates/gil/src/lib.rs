@@ -14,6 +14,7 @@
 mod cell;
 mod cores;
 mod gate;
+mod kept;
 mod parker;
 mod primitive;
 mod seat;
@@ -21,8 +22,9 @@ mod usage;
 mod wait;
 
 pub use cell::GateCell;
-pub use cores::{Keep, Linger, Place};
+pub use cores::{Linger, Place};
 pub use gate::Gate;
+pub use kept::Keep;
 pub use parker::Parker;
 pub use primitive::{AtomicU32, AtomicU64};
 pub use seat::{Outcome, Seat};

@@ -17,7 +17,8 @@
 
 use deconvoy_policy::Nanos;
 
-use crate::cores::{Keep, Kept, Linger, Place};
+use crate::cores::{Linger, Place};
+use crate::kept::{Keep, Kept};
 use crate::primitive::{AtomicU32, AtomicU64, Ordering, const_but_for_loom, spin_loop};
 use crate::{Cores, System};
 
@@ -71,7 +72,8 @@ pub struct Parker {
     sleeps_until: AtomicU64,
     /// Where the thread is kept: from before it sleeps until it has the lock.
     pub(crate) kept: Kept,
-    /// Where whoever woke it last was running, as core + 1.
+    /// Where whoever woke it last was running, as core + 1; 0: not known. Written before `WOKEN` is
+    /// set, and of use only then.
     waker: AtomicU32,
 }
 
@@ -177,9 +179,12 @@ impl Parker {
         before & PARKED == 0
     }
 
-    /// Whether who woke it was running on the core on which it, the calling thread, runs now: and so
-    /// does not get on until this one sleeps.
+    /// Whether it was woken, by a thread that was running on the core on which it, the calling one,
+    /// runs now: and which does not get on until this one sleeps.
     pub fn is_on_the_core_of_its_waker(&self, system: &impl System) -> bool {
+        if self.state.load(Ordering::Relaxed) & WOKEN == 0 {
+            return false;
+        }
         let waker = self.waker.load(Ordering::Relaxed);
         waker != 0 && system.core().is_some_and(|core| core.wrapping_add(1) == waker)
     }
@@ -260,5 +265,28 @@ impl Parker {
             }
             spin_loop();
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::cores::tests::{Fake, cores};
+    use std::cell::RefCell;
+
+    #[test]
+    fn only_a_waker_on_the_same_core_is_in_the_way() {
+        let on = |core| Fake { allowed: RefCell::new(cores(&[0, 1])), core };
+        let parker = Parker::new();
+        assert!(!parker.is_on_the_core_of_its_waker(&on(Some(0))));
+        parker.wake(&on(Some(1)));
+        assert!(!parker.is_on_the_core_of_its_waker(&on(Some(0))));
+        assert!(parker.is_on_the_core_of_its_waker(&on(Some(1))));
+        assert!(!parker.is_on_the_core_of_its_waker(&on(None)));
+        // It waits again, and nobody has woken it yet.
+        parker.enter(1, Nanos(0));
+        assert!(!parker.is_on_the_core_of_its_waker(&on(Some(1))));
+        parker.wake(&on(None));
+        assert!(!parker.is_on_the_core_of_its_waker(&on(None)));
     }
 }

@@ -3,7 +3,8 @@
 use deconvoy_policy::{Nanos, WaiterId};
 
 use crate::cell::{GateCell, Next};
-use crate::cores::{Keep, Kept, Place};
+use crate::cores::Place;
+use crate::kept::{Keep, Kept};
 use crate::parker::Parker;
 use crate::primitive::{Ordering, spin_loop};
 use crate::seat::{Outcome, Seat};
@@ -94,19 +95,15 @@ unsafe fn go_away<O: Observer, L: Latch>(
     }
 }
 
-/// Locks the guard, which whoever woke the calling thread may hold for a moment yet.
+/// Locks the guard, which whoever woke the calling thread may hold for a moment yet: not one that
+/// this thread keeps off its core by being here.
 ///
 /// # Safety
 /// As for [`lock_soon`].
 unsafe fn lock_after_waking(guard: &impl Guard, system: &impl System, parker: &Parker, keep: Keep) {
-    let place = Some((&parker.kept, keep));
-    if parker.is_on_the_core_of_its_waker(system) {
-        // SAFETY: as the caller says.
-        unsafe { lock_within(1, guard, system, place) };
-    } else {
-        // SAFETY: as the caller says.
-        unsafe { lock_soon(guard, system, place) };
-    }
+    let tries = if parker.is_on_the_core_of_its_waker(system) { 1 } else { GUARD_TRIES };
+    // SAFETY: as the caller says.
+    unsafe { lock_within(tries, guard, system, Some((&parker.kept, keep))) };
 }
 
 /// Locks the guard, which is about to be free.

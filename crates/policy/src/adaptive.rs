@@ -26,7 +26,7 @@
 //! | `wakeup` | 500 us | a tenth of a slice: a thread that computes this long between calls still preempts, and a pair of threads that hand work to and fro beside a busy one shares at this grain |
 //! | `grace` | 30 us | what a hand-over to a sleeper costs: a wake-up on a virtual machine. A shorter absence is not worth one |
 //! | `handover` | 5 us | the same for one that is awake (1 us there and 1 us back), and a margin. With 30 us, CPU-bound threads lost 2 % at 1,000 messages a second, and messages won nothing |
-//! | `guard` | 100 us | what a thread may finish before it is asked: one without credit to give an interrupted slice back, one with credit after another has arrived |
+//! | `guard` | 100 us | what a thread may finish before it is asked: one without credit to give an interrupted slice back, one with credit after another has arrived; who needs less at a time does not compute |
 //! | `linger` | 50 us | a sleep and a wake-up on a virtual machine (35 us) and a margin: beyond that, sleeping is cheaper |
 //!
 //! Pathology: none known. With more I/O-bound threads than the lock can serve, each of them and
@@ -383,10 +383,11 @@ impl Policy for Adaptive<'_> {
     }
 
     fn computes(&self, who: WaiterId) -> bool {
-        match self.hold {
-            Some(hold) if hold.who == who => self.holder_computes(&hold),
+        let has_no_credit = match self.hold {
+            Some(hold) if hold.who == who => hold.credit < self.params.wakeup,
             _ => self.spent.holds(&self.slots, who),
-        }
+        };
+        has_no_credit && !self.is_brief(who)
     }
 
     /// A waiter without credit sees every other thread use a slice before it, and each of them

@@ -4,7 +4,7 @@
 use core::fmt;
 
 use crate::adaptive::{self, Adaptive};
-use crate::catalogue::{ADAPTIVE, TIMEOUT, Takes, TimeOption, catalogue};
+use crate::catalogue::{ADAPTIVE, TIMEOUT, TimeOption, catalogue};
 use crate::priority::Priority;
 use crate::timeout::{self, Timeout};
 use crate::{Actions, Event, Nanos, Policy, Slot, WaiterId};
@@ -21,7 +21,7 @@ pub enum Spec<'s> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ParseError<'s> {
     UnknownPolicy(&'s str),
-    UnknownOption { policy: &'static str, option: &'s str },
+    UnknownOption { policy: &'static str, option: &'s str, options: &'static [TimeOption] },
     NotATime(&'s str),
     OutOfRange { option: &'s str, low: &'static str, high: &'static str },
     NotARule(&'s str),
@@ -37,12 +37,8 @@ impl fmt::Display for ParseError<'_> {
                 }
                 f.write_str("and stock")
             }
-            ParseError::UnknownOption { policy, option } => {
+            ParseError::UnknownOption { policy, option, options } => {
                 write!(f, "policy {policy} has no option {option:?}; it takes")?;
-                let about = catalogue().iter().find(|about| about.name == *policy);
-                let Some(Takes::Times(options)) = about.map(|about| about.takes) else {
-                    return f.write_str(" none");
-                };
                 for (place, option) in options.iter().enumerate() {
                     write!(f, "{} {}", if place == 0 { "" } else { "," }, option.name)?;
                 }
@@ -161,7 +157,7 @@ fn parse_times<'s, const N: usize>(
             .iter()
             .zip(&mut places)
             .find(|(option, _)| option.name == name)
-            .ok_or(ParseError::UnknownOption { policy, option: name })?;
+            .ok_or(ParseError::UnknownOption { policy, option: name, options })?;
         let time = parse_time(value)?;
         let (low, high) = option.range;
         if time < parse_time(low)? || time > parse_time(high)? {
@@ -188,7 +184,9 @@ impl<'s> Spec<'s> {
             }
             "priority" => Rules::parse(options).map(Spec::Priority),
             "adaptive" => {
-                let mut p = adaptive::Params::default();
+                // What is left alone follows the credit down.
+                const FOLLOWS: Nanos = Nanos::MAX;
+                let mut p = adaptive::Params { wakeup: FOLLOWS, ..adaptive::Params::DEFAULT };
                 let places = [
                     &mut p.slice,
                     &mut p.credit,
@@ -199,6 +197,9 @@ impl<'s> Spec<'s> {
                     &mut p.linger,
                 ];
                 parse_times("adaptive", options, ADAPTIVE, places)?;
+                if p.wakeup == FOLLOWS {
+                    p.wakeup = adaptive::Params::DEFAULT.wakeup.min(p.credit);
+                }
                 if p.wakeup > p.credit {
                     let (low, high) = ("1us", "the credit");
                     return Err(ParseError::OutOfRange { option: "wakeup", low, high });
@@ -278,6 +279,7 @@ impl Policy for AnyPolicy<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogue::Takes;
     use std::string::ToString;
 
     #[test]
@@ -306,6 +308,12 @@ mod tests {
                 let (low, high) = option.range;
                 let (low, high) = (parse_time(low).unwrap(), parse_time(high).unwrap());
                 assert!(option.default.is_none_or(|it| low <= it && it <= high), "{option:?}");
+                for end in [option.range.0, option.range.1] {
+                    // No more than the credit is worth, which is said in the meaning.
+                    let credit = if option.name == "wakeup" { "credit=10s," } else { "" };
+                    let text = std::format!("{}:{credit}{}={end}", about.name, option.name);
+                    Spec::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+                }
             }
         }
         let Ok(Spec::Adaptive(params)) = Spec::parse(

@@ -22,7 +22,7 @@ pub enum Takes {
 }
 
 /// A length of time that a policy can be given.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TimeOption {
     pub name: &'static str,
     /// `None`: the program's own switch interval.
@@ -48,10 +48,20 @@ pub(crate) const ADAPTIVE: &[TimeOption; 7] = &{
     [
         time("slice", p.slice, "100us", "what a thread that computes may have in one turn"),
         time("credit", p.credit, "1us", "the most that a thread can earn by time spent elsewhere"),
-        time("wakeup", p.wakeup, "1us", "so much more credit than the holder's preempts at once"),
+        time(
+            "wakeup",
+            p.wakeup,
+            "1us",
+            "so much more credit than the holder's preempts; at most the credit",
+        ),
         time("grace", p.grace, "0us", "how long the lock is kept for one that is expected back"),
         time("handover", p.handover, "0us", "the same if the next waiter is awake"),
-        time("guard", p.guard, "0us", "what a thread may finish before it is asked"),
+        time(
+            "guard",
+            p.guard,
+            "0us",
+            "what a thread may finish before it is asked or counts as computing",
+        ),
         time("linger", p.linger, "0us", "how long a waiter stays awake before it sleeps"),
     ]
 };

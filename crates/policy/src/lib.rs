@@ -160,7 +160,8 @@ pub trait Policy {
     /// cleared. `now` never goes back.
     fn step(&mut self, now: Nanos, event: Event, actions: &mut Actions);
 
-    /// Whether `who` computes: it holds the lock, or waits for it, without a claim to go first.
+    /// Whether `who` computes: it holds the lock, or waits for it, without a claim to go first, and
+    /// not for a moment at a time.
     /// Such threads take turns on one core's worth of work, and a driver may gather them there.
     fn computes(&self, _who: WaiterId) -> bool {
         false

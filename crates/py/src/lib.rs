@@ -63,28 +63,52 @@ fn report_json(py: Python<'_>, path: PathBuf) -> PyResult<String> {
     })
 }
 
-/// Writes the traces of one or several processes, the earliest first, as one Perfetto trace to the
-/// new file `out`.
+/// The readable ones of these files, and why the others are not; an error if none is.
+fn open_all(paths: &[PathBuf]) -> PyResult<(Vec<&PathBuf>, Vec<String>)> {
+    let (mut readable, mut unreadable) = (Vec::new(), Vec::new());
+    for path in paths {
+        match Trace::open(path) {
+            Ok(_) => readable.push(path),
+            Err(error) => unreadable.push(format!("{}: {error}", path.display())),
+        }
+    }
+    match unreadable.first().filter(|_| readable.is_empty()) {
+        Some(error) => Err(TraceError::new_err(error.clone())),
+        None => Ok((readable, unreadable)),
+    }
+}
+
+/// Writes the traces of one or several processes as one Perfetto trace to the new file `out`.
+/// Returns why some could not be read; raises TraceError when none can.
 #[pyfunction]
-fn export_perfetto(py: Python<'_>, paths: Vec<PathBuf>, out: PathBuf) -> PyResult<()> {
+fn export_perfetto(py: Python<'_>, paths: Vec<PathBuf>, out: PathBuf) -> PyResult<Vec<String>> {
     py.detach(|| {
+        let (readable, unreadable) = open_all(&paths)?;
         let mut file = BufWriter::new(File::create_new(out)?);
-        for (number, path) in (0..).zip(&paths) {
+        for (number, path) in (0..).zip(readable) {
             export::perfetto(&open(path)?, number, &mut file)?;
         }
-        Ok(file.flush()?)
+        file.flush()?;
+        Ok(unreadable)
     })
 }
 
 /// Writes them as trace_event JSON to the new file `out`.
 #[pyfunction]
-fn export_trace_event(py: Python<'_>, paths: Vec<PathBuf>, out: PathBuf) -> PyResult<()> {
+fn export_trace_event(py: Python<'_>, paths: Vec<PathBuf>, out: PathBuf) -> PyResult<Vec<String>> {
     py.detach(|| {
-        let mut events = export::TraceEvents::new(BufWriter::new(File::create_new(out)?));
-        for path in &paths {
+        let (readable, unreadable) = open_all(&paths)?;
+        let mut start_ns = u64::MAX;
+        for path in &readable {
+            start_ns = start_ns.min(open(path)?.about.start_ns);
+        }
+        let out = BufWriter::new(File::create_new(out)?);
+        let mut events = export::TraceEvents::new(out, start_ns);
+        for path in readable {
             events.add(&open(path)?)?;
         }
-        Ok(events.finish()?)
+        events.finish()?;
+        Ok(unreadable)
     })
 }
 

@@ -68,7 +68,10 @@ pub fn leave_for(thread: u64, me: Me) {
     if !python::starts_thread(are_wanted().then_some(&mut note.name)) {
         return;
     }
-    let _ = LEFT.iter().any(|left| left.take(FREE, thread, |place| *place = note));
+    // One that is there for it was for an earlier thread, which never used a lock.
+    let _ = [thread, FREE]
+        .iter()
+        .any(|&state| LEFT.iter().any(|left| left.take(state, thread, |place| *place = note)));
 }
 
 fn fetch() -> Option<Note> {
@@ -149,10 +152,12 @@ pub fn acquired(me: Me) {
     if count == 1
         && let Some(note) = fetch()
     {
-        given.store(1, Ordering::Relaxed);
         me.slot.made_by.store(note.made_by, Ordering::Relaxed);
-        if are_wanted() {
-            set(me, text(&note.name));
+        let name = text(&note.name);
+        // Without one, several threads were starting at a time.
+        if are_wanted() && !name.is_empty() {
+            given.store(1, Ordering::Relaxed);
+            set(me, name);
         }
     }
     if !are_wanted() {

@@ -12,34 +12,30 @@ use crate::real;
 /// A `PyObject *`.
 type Object = *mut c_void;
 
-const NAMES: [&CStr; 11] = [
-    c"PyErr_Occurred",
-    c"PyErr_Clear",
-    c"PyImport_GetModuleDict",
-    c"PyDict_GetItemString",
-    c"PyModule_GetDict",
-    c"PyDict_Next",
-    c"PyDict_Size",
-    c"PyObject_GenericGetAttr",
-    c"PyUnicode_InternFromString",
-    c"PyUnicode_AsUTF8",
-    c"Py_DecRef",
-];
+/// The names and, in the same order, the types of CPython's functions.
+macro_rules! api {
+    ($($field:ident = $name:literal: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
+        const NAMES: [&CStr; [$($name),*].len()] = [$($name),*];
 
-/// In the order of `NAMES`.
-#[repr(C)]
-struct Api {
-    error_occurred: unsafe extern "C" fn() -> Object,
-    error_clear: unsafe extern "C" fn(),
-    modules: unsafe extern "C" fn() -> Object,
-    get_item: unsafe extern "C" fn(Object, *const c_char) -> Object,
-    module_dict: unsafe extern "C" fn(Object) -> Object,
-    dict_next: unsafe extern "C" fn(Object, *mut isize, *mut Object, *mut Object) -> c_int,
-    dict_size: unsafe extern "C" fn(Object) -> isize,
-    generic_get_attr: unsafe extern "C" fn(Object, Object) -> Object,
-    unicode: unsafe extern "C" fn(*const c_char) -> Object,
-    utf8: unsafe extern "C" fn(Object) -> *const c_char,
-    decref: unsafe extern "C" fn(Object),
+        #[repr(C)]
+        struct Api {
+            $($field: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
+        }
+    };
+}
+
+api! {
+    error_occurred = c"PyErr_Occurred": fn() -> Object;
+    error_clear = c"PyErr_Clear": fn();
+    modules = c"PyImport_GetModuleDict": fn() -> Object;
+    get_item = c"PyDict_GetItemString": fn(Object, *const c_char) -> Object;
+    module_dict = c"PyModule_GetDict": fn(Object) -> Object;
+    dict_next = c"PyDict_Next": fn(Object, *mut isize, *mut Object, *mut Object) -> c_int;
+    dict_size = c"PyDict_Size": fn(Object) -> isize;
+    generic_get_attr = c"PyObject_GenericGetAttr": fn(Object, Object) -> Object;
+    unicode = c"PyUnicode_InternFromString": fn(*const c_char) -> Object;
+    utf8 = c"PyUnicode_AsUTF8": fn(Object) -> *const c_char;
+    decref = c"Py_DecRef": fn(Object);
 }
 
 /// Where the functions were when they were last looked up, and the first one's place once more,
@@ -73,41 +69,66 @@ impl Api {
         Some(unsafe { transmute::<[*mut c_void; NAMES.len()], Api>(found) })
     }
 
-    /// The one thread that is being started; none when several are.
+    /// The dictionary of the threads that are being started.
     ///
     /// # Safety
     /// The interpreter's lock is held and its thread state is the calling thread's.
-    unsafe fn starting_thread(&self) -> Option<Object> {
+    unsafe fn limbo(&self) -> Option<Object> {
         let some = |object: Object| (!object.is_null()).then_some(object);
-        // SAFETY: all of these borrow, and a null pointer goes no further; `_limbo` is checked to
-        // be a dictionary by its size being asked first, which answers -1 for anything else.
+        // SAFETY: all of these borrow, and a null pointer goes no further.
         unsafe {
             let threading = some((self.get_item)(some((self.modules)())?, c"threading".as_ptr()))?;
             let names = some((self.module_dict)(threading))?;
-            let limbo = some((self.get_item)(names, c"_limbo".as_ptr()))?;
-            if (self.dict_size)(limbo) != 1 {
-                return None;
-            }
-            let (mut place, mut key, mut value) = (0, core::ptr::null_mut(), core::ptr::null_mut());
-            let found = (self.dict_next)(limbo, &raw mut place, &raw mut key, &raw mut value) != 0;
-            found.then_some(key)
+            some((self.get_item)(names, c"_limbo".as_ptr()))
         }
     }
 
+    /// Whether a thread is being started. Its name goes to `place`, if there is one, no other thread
+    /// is being started with it, and it can be read.
+    ///
     /// # Safety
-    /// As for `starting_thread`.
-    unsafe fn name(&self, thread: Object, place: &mut [u8; NAME_BYTES]) -> bool {
+    /// As for `limbo`.
+    unsafe fn starts_thread(&self, place: Option<&mut [u8; NAME_BYTES]>) -> bool {
+        // SAFETY: as the caller says; that `_limbo` is a dictionary is told by its size, which is
+        // -1 for anything else.
+        unsafe {
+            let Some(limbo) = self.limbo() else { return false };
+            let starting = (self.dict_size)(limbo);
+            if let (1, Some(place)) = (starting, place)
+                && let Some(thread) = self.only(limbo)
+            {
+                self.name(thread, place);
+            }
+            starting > 0
+        }
+    }
+
+    /// The one key of a dictionary.
+    ///
+    /// # Safety
+    /// As for `limbo`; it is a dictionary.
+    unsafe fn only(&self, dictionary: Object) -> Option<Object> {
+        let (mut place, mut key, mut value) = (0, null_mut(), null_mut());
+        // SAFETY: what it writes are references that it lends.
+        let found =
+            unsafe { (self.dict_next)(dictionary, &raw mut place, &raw mut key, &raw mut value) };
+        (found != 0).then_some(key)
+    }
+
+    /// # Safety
+    /// As for `limbo`.
+    unsafe fn name(&self, thread: Object, place: &mut [u8; NAME_BYTES]) {
         // SAFETY: generic look-up runs no code of the program's; each new reference is dropped;
         // the text lives as long as the name, which is copied first.
         unsafe {
             let attribute = (self.unicode)(c"_name".as_ptr());
             if attribute.is_null() {
-                return false;
+                return;
             }
             let name = (self.generic_get_attr)(thread, attribute);
             (self.decref)(attribute);
             if name.is_null() {
-                return false;
+                return;
             }
             let text = (self.utf8)(name);
             if !text.is_null() {
@@ -117,7 +138,6 @@ impl Api {
                 }
             }
             (self.decref)(name);
-            !text.is_null()
         }
     }
 }
@@ -134,10 +154,7 @@ pub fn starts_thread(place: Option<&mut [u8; NAME_BYTES]>) -> bool {
         if !(api.error_occurred)().is_null() {
             return false;
         }
-        let starts = api.starting_thread().is_some_and(|thread| match place {
-            Some(place) => api.name(thread, place),
-            None => true,
-        });
+        let starts = api.starts_thread(place);
         if !(api.error_occurred)().is_null() {
             (api.error_clear)();
         }

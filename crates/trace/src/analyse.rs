@@ -11,10 +11,12 @@ mod words;
 
 use serde::Serialize;
 
+use deconvoy_policy::Spec;
+
 use crate::format::{OTHERS, state};
 use crate::histogram::quantile_ns;
 use crate::read::{ThreadSums, Trace};
-use kinds::Kinds;
+use kinds::{Kind, Kinds};
 use sweep::Sweep;
 
 pub use findings::{Finding, FindingKind};
@@ -50,6 +52,9 @@ pub struct Process {
     pub policy: String,
     pub runtime: String,
     pub command: Vec<String>,
+    /// What the rules of the policy are for that no thread of this process fits, as far as all
+    /// its threads are known.
+    pub unmatched: Vec<String>,
     pub start_unix_ns: u64,
     /// The switch interval; CPython's default when nobody waited and so none was seen.
     pub interval_ns: u64,
@@ -164,19 +169,22 @@ const DEFAULT_INTERVAL_NS: u64 = deconvoy_policy::timeout::DEFAULT_INTERVAL.0;
 /// Says what is in a trace.
 pub fn report(trace: &Trace) -> Report {
     let interval_ns = interval_ns(trace);
-    let kinds = Kinds::of(trace);
-    let labels = Labels::new(trace, &kinds);
-    let sweep = Sweep::over(trace, &kinds, interval_ns);
+    let sweep = Sweep::over(trace, interval_ns);
+    let kinds = &sweep.kinds;
+    let labels = Labels::new(trace, kinds);
     let exact = trace.is_whole() && trace.retired == 0;
-    let row = |sums: &ThreadSums, thread: ThreadLabel, count: usize| {
+    let one = |sums: &ThreadSums| {
+        let life = Life { ns: sums.life_ns(), count: 1 };
         // Of a kind of many, the lengths are known together.
-        let exact = exact && count == kinds.count(kinds.kind(sums.index));
-        thread_report(sums, &sweep, thread, count as u64, exact)
+        let exact = exact && kinds.count(kinds.kind(sums.index)) == 1;
+        thread_report(sums, life, &sweep, labels.of_thread(sums.index), exact)
     };
-    let one = |sums: &ThreadSums| row(sums, labels.of_thread(sums.index), 1);
-    let kind = |sums: &ThreadSums| row(sums, labels.of(sums.index), kinds.count(sums.index));
+    let together = |kind: &Kind| {
+        let life = Life { ns: kind.life_ns, count: kind.count as u64 };
+        thread_report(&kind.sums, life, &sweep, labels.of(kind.sums.index), exact)
+    };
     let mut of_threads: Vec<_> = trace.threads.iter().map(one).collect();
-    let mut of_kinds: Vec<_> = kinds.all().iter().map(kind).collect();
+    let mut of_kinds: Vec<_> = kinds.all().iter().map(together).collect();
     for rows in [&mut of_threads, &mut of_kinds] {
         rows.sort_by_key(|row| std::cmp::Reverse((row.holding_ns, row.waiting_ns)));
     }
@@ -186,7 +194,7 @@ pub fn report(trace: &Trace) -> Report {
         totals: totals(trace),
         coverage: coverage(trace, &sweep),
         pairs: pairs(&sweep, &labels),
-        findings: findings::all(trace, &kinds, interval_ns, &labels, &sweep),
+        findings: findings::all(trace, interval_ns, &labels, &sweep),
         threads: of_threads,
         kinds: of_kinds,
     }
@@ -208,9 +216,23 @@ fn process(trace: &Trace, interval_ns: u64) -> Process {
         policy: if about.stock { "stock".into() } else { about.policy.clone() },
         runtime: about.runtime.clone(),
         command: about.command.clone(),
+        unmatched: unmatched(trace),
         start_unix_ns: about.start_unix_ns,
         interval_ns,
     }
+}
+
+fn unmatched(trace: &Trace) -> Vec<String> {
+    // The names of threads whose records were given away are not known any more.
+    if trace.about.stock || trace.retired > 0 {
+        return Vec::new();
+    }
+    let Ok(Spec::Priority(rules)) = Spec::parse(&trace.about.policy) else { return Vec::new() };
+    let fits = |rule: &str, thread: &ThreadSums| {
+        rules.fits(rule, thread.name.as_bytes(), thread.native_id)
+    };
+    let nobody = |rule: &&str| !trace.threads.iter().any(|thread| fits(rule, thread));
+    rules.patterns().filter(nobody).map(str::to_owned).collect()
 }
 
 fn totals(trace: &Trace) -> Totals {
@@ -262,25 +284,32 @@ fn state_name(sums: &ThreadSums) -> &'static str {
     }
 }
 
+/// How long threads lived, together, and how many they are.
+#[derive(Clone, Copy)]
+struct Life {
+    ns: u64,
+    count: u64,
+}
+
 fn thread_report(
     sums: &ThreadSums,
+    life: Life,
     sweep: &Sweep,
     thread: ThreadLabel,
-    count: u64,
     exact: bool,
 ) -> ThreadReport {
-    let share = |ns: u64| match sums.life_ns() {
+    let share = |ns: u64| match life.ns {
         0 => 0.0,
-        life => ns as f64 / life as f64,
+        life_ns => ns as f64 / life_ns as f64,
     };
     let place = usize::from(sums.index);
-    let usages = if count == 1 { &sweep.usages } else { &sweep.together };
+    let usages = if life.count == 1 { &sweep.usages } else { &sweep.together };
     let lengths = sweep.lengths.get(place).filter(|_| exact);
     let wait = lengths.map(|lengths| lengths.waits.as_slice());
     let hold = lengths.map(|lengths| lengths.holds.as_slice());
     ThreadReport {
         thread,
-        count,
+        count: life.count,
         name: sums.name.clone(),
         state: state_name(sums),
         computes: sweep.computes(sums.index),
@@ -374,7 +403,7 @@ impl<'l> Labels<'l> {
 
     /// Of the kind that `index` stands for.
     fn of(&self, index: u16) -> ThreadLabel {
-        match self.kinds.label(index) {
+        match self.kinds.get(index).and_then(Kind::label) {
             Some(label) => ThreadLabel { index, native_id: 0, label },
             None => self.of_thread(index),
         }

@@ -26,7 +26,7 @@ const HAND_OFFS: usize = 10;
 
 fn trace_events(tapes: &[Tape]) -> Vec<Value> {
     let mut out = Vec::new();
-    let mut events = TraceEvents::new(&mut out);
+    let mut events = TraceEvents::new(&mut out, build::START_NS);
     for tape in tapes {
         events.add(&tape.trace()).unwrap();
     }

@@ -192,14 +192,35 @@ fn threads_of_one_kind_are_one_victim() {
 }
 
 #[test]
-fn a_rule_that_fits_nobody_is_told_first() {
+fn a_rule_that_fits_nobody_is_named() {
     let mut tape = Tape::new(under("priority:sever=5,spin-*=-1"), 1 << 16);
     messaging(&mut tape, 400, 10 * US);
+    assert_eq!(report(&tape.trace()).process.unmatched, ["sever"]);
+}
+
+/// Names that differ in digits only, but one pool computes and the other one does not.
+#[test]
+fn a_pool_that_computes_is_not_of_one_kind_with_a_pool_that_does_not() {
+    let mut tape = Tape::stock();
+    let pool = |tape: &mut Tape, pool: usize| -> Vec<u16> {
+        (0..9).map(|n| tape.thread(&format!("ThreadPoolExecutor-{pool}_{n}"))).collect()
+    };
+    let (compute, serve) = (pool(&mut tape, 0), pool(&mut tape, 1));
+    let mut spin = compute[0];
+    tape.acquire(spin).pass(MS);
+    for turn in 0..360 {
+        let (next, server) = (compute[turn % 9], serve[turn % 9]);
+        tape.forced_switch(spin, server, INTERVAL);
+        tape.arrive(spin).arrive(next).pass(12 * US).release(server).pass(5 * US).acquire(next);
+        tape.pass(100 * US);
+        spin = next;
+    }
     let report = report(&tape.trace());
-    let kinds: Vec<_> = report.findings.iter().map(|finding| finding.kind).collect();
-    assert_eq!(kinds, [FindingKind::Unmatched, FindingKind::Nothing]);
-    let says = "No thread fits \"sever\" of the policy; there are \"spin-0\" and \"server\".";
-    assert_eq!(report.findings[0].text, says);
+    assert_eq!(report.kinds.len(), 2);
+    let finding = &report.findings[0];
+    assert_eq!(finding.kind, FindingKind::Convoy);
+    assert_eq!((finding.victims[0].index, finding.blockers[0].index), (serve[0], compute[0]));
+    assert!(finding.text.contains(", which compute: "), "{}", finding.text);
 }
 
 #[test]

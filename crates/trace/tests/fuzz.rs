@@ -9,7 +9,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::mem::offset_of;
 
-use build::{INTERVAL, MS, Tape, US, put, under};
+use build::{INTERVAL, MS, Tape, US, put, stock, under};
 use deconvoy_trace::export::{TraceEvents, perfetto};
 use deconvoy_trace::format::{EVENT_BYTES, Greeting, Header, Kind};
 use deconvoy_trace::read::Trace;
@@ -41,8 +41,9 @@ unsafe impl GlobalAlloc for Counting {
 static COUNTING: Counting = Counting;
 
 /// A file in which everything occurs; `rounds` enough, and its ring goes round.
-fn valid(rounds: u32) -> Vec<u8> {
-    let mut tape = Tape::new(under("adaptive"), 256);
+fn valid(rounds: u32, policy: &'static str) -> Vec<u8> {
+    let about = if policy == "stock" { stock() } else { under(policy) };
+    let mut tape = Tape::new(about, 256);
     tape.recorder().interval(tape.now, 0, 0, INTERVAL);
     tape.recorder().write(tape.now, Kind::LockStart, 0, 0, 0);
     let threads = [tape.thread("spin-0"), tape.thread("server"), tape.thread("regex")];
@@ -60,8 +61,14 @@ fn valid(rounds: u32) -> Vec<u8> {
             tape.recorder().write(tape.now, kind, to, 0, 5);
         }
     }
-    let short_lived = tape.thread("short");
-    tape.recorder().end_thread(tape.now, short_lived);
+    // Of one kind, some of them without an event.
+    for number in 0..12 {
+        let short_lived = tape.thread(&format!("job-{number}"));
+        if number % 2 == 0 {
+            tape.arrive(short_lived).pass(US);
+        }
+        tape.recorder().end_thread(tape.now, short_lived);
+    }
     tape.bytes()
 }
 
@@ -153,9 +160,10 @@ proptest! {
     #[test]
     fn a_damaged_file_is_read_or_refused(
         rounds in prop_oneof![0u32..8, Just(60)],
+        policy in prop::sample::select(vec!["adaptive", "priority:sever=5,sp-*=1", "stock"]),
         damages in prop::collection::vec(damage(), 0..12),
     ) {
-        let mut bytes = valid(rounds);
+        let mut bytes = valid(rounds, policy);
         for damage in &damages {
             damage.do_to(&mut bytes);
         }
@@ -171,7 +179,7 @@ proptest! {
                 serde_json::to_string(&report).unwrap();
                 perfetto(&trace, 0, &mut std::io::sink()).unwrap();
                 let mut json = Vec::new();
-                let mut events = TraceEvents::new(&mut json);
+                let mut events = TraceEvents::new(&mut json, trace.about.start_ns);
                 events.add(&trace).unwrap();
                 events.finish().unwrap();
                 serde_json::from_slice::<serde_json::Value>(&json).unwrap();

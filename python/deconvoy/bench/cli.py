@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -86,17 +87,16 @@ class Sayer:
     """Says how far a long series is where no bar can be drawn: after its first round, then now
     and then."""
 
-    def __init__(self, total: int, first_round: int, console: Console) -> None:
+    def __init__(self, total: int, first_round: int, console: Console, now_s: float) -> None:
         self._total = total
-        self._next_at = first_round
+        self._first_round = first_round
         self._console = console
-        self._begun_s = self._said_s = time.monotonic()
+        self._begun_s = self._said_s = now_s
 
-    def done(self, count: int) -> None:
-        now_s = time.monotonic()
-        if self._console.is_terminal or count == self._total or count < self._next_at:
+    def done(self, count: int, now_s: float) -> None:
+        if self._console.is_terminal or not self._first_round <= count < self._total:
             return
-        if count == self._next_at or now_s - self._said_s >= SAY_EVERY_S:
+        if count == self._first_round or now_s - self._said_s >= SAY_EVERY_S:
             self._said_s = now_s
             minutes = (now_s - self._begun_s) / count * (self._total - count) / 60
             said = f"{count} of {self._total} runs done, about {minutes:.0f} min to go"
@@ -111,7 +111,7 @@ def execute(result: Result, cases: list[Case], rounds: int, path: Path, console:
         f"results go to {output.plain(str(path))} as they come",
         soft_wrap=True,
     )
-    sayer = Sayer(total, len(cases), console)
+    sayer = Sayer(total, len(cases), console, time.monotonic())
     progress = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -135,7 +135,7 @@ def execute(result: Result, cases: list[Case], rounds: int, path: Path, console:
                     result.skipped[name] = str(error)
                 result.save(path)
             progress.advance(task)
-            sayer.done(number + 1)
+            sayer.done(number + 1, time.monotonic())
 
 
 def show(result: Result, console: Console, pareto: bool) -> None:
@@ -242,6 +242,8 @@ def bench(
     path = place or Path(f"deconvoy-bench-{'-'.join(names)}-{time.strftime('%Y%m%d-%H%M%S')}.json")
     if not path.parent.is_dir():
         raise UserError(f"{path.parent}: no such folder: make it first")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise UserError(f"cannot write to {path.parent}: Permission denied")
     if path.exists() and (not path.is_file() or not force):
         mend = "--force replaces it" if path.is_file() else "name a file"
         raise UserError(f"{path} exists: {mend}")
@@ -254,6 +256,9 @@ def bench(
             cases += _pareto_cases(chosen, amount)
         else:
             cases += _cases(scenario, chosen, workers or scenario.workers, amount, interval_s)
+    if not cases:
+        why = "; ".join(f"{name}: {reason}" for name, reason in skipped.items())
+        raise UserError(f"nothing to run: {why or 'no runtime fits'}")
     rounds = runs or (3 if quick else 5)
     result = Result(
         command=sys.argv,
@@ -266,7 +271,10 @@ def bench(
     )
     progress = output.console(stderr=True)
     try:
-        execute(result, cases, rounds, path, progress)
+        # A link stays a link.
+        execute(result, cases, rounds, path.resolve(), progress)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from None
     except KeyboardInterrupt:
         where = f"; {len(result.runs)} runs are in {output.plain(str(path))}" if result.runs else ""
         progress.print(f"deconvoy: interrupted{where}", soft_wrap=True)

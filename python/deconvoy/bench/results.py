@@ -67,7 +67,8 @@ def load(path: Path) -> Result:
         raise UserError(f"{path}: {error.strerror}") from error
     except ValueError as error:
         raise UserError(f"{path}: not a result of deconvoy bench, or damaged") from error
-    if not isinstance(data, dict) or "runs" not in data or "version" not in data:
+    is_result = isinstance(data, dict) and "runs" in data and isinstance(data.get("version"), int)
+    if not is_result:
         raise UserError(f"{path}: not a result of deconvoy bench")
     if data["version"] > VERSION:
         raise UserError(

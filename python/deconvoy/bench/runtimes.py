@@ -113,7 +113,7 @@ def choose(patterns: list[str]) -> tuple[list[Runtime], dict[str, str]]:
     `cpython3.11+timeout:interval=1ms`, `cpython3.11+stock+trace`. A policy is only put under a
     CPython that it can serve.
 
-    Raises UserError for a pattern that names nothing here.
+    Raises UserError for a pattern that names nothing here; what is known and missing is skipped.
     """
     found, skipped = available()
     chosen: dict[str, Runtime] = {}

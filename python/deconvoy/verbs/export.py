@@ -10,10 +10,10 @@ import click
 
 from deconvoy._native import TraceError, export_perfetto, export_trace_event
 from deconvoy.errors import UserError
-from deconvoy.output import working
+from deconvoy.output import complain, working
 from deconvoy.traces import find_traces
 
-Exporter = Callable[[Sequence[Path], Path], None]
+Exporter = Callable[[Sequence[Path], Path], list[str]]
 
 FORMATS: dict[str, Exporter] = {
     "perfetto": export_perfetto,
@@ -55,42 +55,59 @@ def export(path: Path, output: Path, name: str | None, process: int | None, forc
     if output == STDOUT:
         if sys.stdout.isatty():
             raise UserError("a trace is no text for a terminal: name a file, or pipe it on")
-        to_stdout(traces, FORMATS[name])
-        return
+        unreadable = to_stdout(traces, FORMATS[name])
+    else:
+        check_place(output, force)
+        # A link stays a link.
+        unreadable = to_file(traces, output.resolve(), FORMATS[name])
+        count = len(traces) - len(unreadable)
+        of = "1 process" if count == 1 else f"{count} processes"
+        print(f"deconvoy: {output}: {of}; open it in {VIEWERS[name]}", file=sys.stderr)
+    if unreadable:
+        for why in unreadable:
+            complain(why)
+        sys.exit(2)
+
+
+def check_place(output: Path, force: bool) -> None:
+    """Raise UserError unless `output` may be written."""
     if output.is_dir():
         raise UserError(f"{output} is a folder")
-    if output.exists():
-        if not output.is_file():
-            raise UserError(f"{output} is no regular file: name another, or - for standard output")
-        if not force:
-            raise UserError(f"{output} exists; --force replaces it")
-    # A link stays a link.
-    to_file(traces, output.resolve(), FORMATS[name])
-    of = "1 process" if len(traces) == 1 else f"{len(traces)} processes"
-    print(f"deconvoy: {output}: {of}; open it in {VIEWERS[name]}", file=sys.stderr)
+    if output.exists() and not output.is_file():
+        raise UserError(f"{output} is no regular file: name another, or - for standard output")
+    if output.exists() and not force:
+        raise UserError(f"{output} exists; --force replaces it")
 
 
-def to_file(traces: Sequence[Path], output: Path, exporter: Exporter) -> None:
-    """Export into a new file beside `output`, and put it in place once it is whole."""
+def to_file(traces: Sequence[Path], output: Path, exporter: Exporter) -> list[str]:
+    """Export into a new file beside `output`, and put it in place once it is whole. Returns why
+    some of the traces cannot be read."""
     try:
         with tempfile.TemporaryDirectory(dir=output.parent, prefix=".deconvoy-") as folder:
             fresh = Path(folder, output.name)
             with working(f"writing {output}"):
-                exporter(traces, fresh)
+                unreadable = exporter(traces, fresh)
             fresh.replace(output)
+            return unreadable
     except TraceError as error:
         raise UserError(str(error)) from None
     except OSError as error:
         raise UserError(f"cannot write {output}: {error.strerror}") from None
 
 
-def to_stdout(traces: Sequence[Path], exporter: Exporter) -> None:
-    """Export into a temporary file, and copy it once it is whole."""
-    with tempfile.TemporaryDirectory(prefix="deconvoy-") as folder:
-        try:
-            exporter(traces, Path(folder, "trace"))
-        except TraceError as error:
-            raise UserError(str(error)) from None
-        with open(Path(folder, "trace"), "rb") as written:
-            shutil.copyfileobj(written, sys.stdout.buffer)
-        sys.stdout.buffer.flush()
+def to_stdout(traces: Sequence[Path], exporter: Exporter) -> list[str]:
+    """Export into a temporary file, and copy it once it is whole. Returns as `to_file` does."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="deconvoy-") as folder, working("exporting"):
+            fresh = Path(folder, "trace")
+            unreadable = exporter(traces, fresh)
+            with fresh.open("rb") as written:
+                shutil.copyfileobj(written, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+            return unreadable
+    except TraceError as error:
+        raise UserError(str(error)) from None
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UserError(f"cannot write to standard output: {error.strerror}") from None

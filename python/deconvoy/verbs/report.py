@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from deconvoy.output import console, working
-from deconvoy.summary import print_report
+from deconvoy.output import complain, console, working
+from deconvoy.summary import print_report, unmatched
 from deconvoy.traces import find_traces, load_all
 
 
@@ -34,7 +34,9 @@ def report(path: Path, as_json: bool, process: int | None) -> None:
             if number:
                 out.print()
             print_report(out, report)
+        for line in unmatched([report for _, report in loaded]):
+            out.print(f"note: {line}")
     if unreadable:
         for why in unreadable:
-            print(f"deconvoy: {why}", file=sys.stderr)
+            complain(why)
         sys.exit(2)

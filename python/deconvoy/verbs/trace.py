@@ -1,5 +1,6 @@
 """`deconvoy trace`: the program in a child, its locks written down, and what was found."""
 
+import contextlib
 import os
 import re
 import sys
@@ -98,12 +99,14 @@ def trace(
         if is_ours:
             folder.rmdir()
         raise
-    is_empty = not any(folder.iterdir())
     if not quiet:
         with working("reading the trace"):
             print_summary(console(stderr=True), folder)
-    if is_empty and is_ours:
-        folder.rmdir()
+    if is_ours and started.verdict.why_not is not None:
+        # Nothing was traced, and nothing will be: of another program nobody knows what it has left
+        # running. `rmdir` takes only what is empty.
+        with contextlib.suppress(OSError):
+            folder.rmdir()
     supervise.end_as(status)
 
 

@@ -100,11 +100,10 @@ impl Adaptive<'_> {
         [self.ready.head(), self.kept.head(), self.next_slice()]
     }
 
-    /// Without credit, and not one that needs the lock for a moment at a time.
-    pub(super) fn holder_computes(&self, hold: &Hold) -> bool {
-        let slot = self.slots.at(hold.who);
-        let is_brief = slot.burst.max(slot.burst_now) < self.params.guard;
-        hold.credit < self.params.wakeup && !is_brief
+    /// It needs the lock for a moment at a time, whether it has credit or not.
+    pub(super) fn is_brief(&self, who: WaiterId) -> bool {
+        let slot = self.slots.at(who);
+        slot.burst.max(slot.burst_now) < self.params.guard
     }
 
     /// A request is out for so long that the holder cannot have heard it: those behind the first

@@ -7,7 +7,6 @@ mod battle;
 mod convoy;
 mod hog;
 mod starvation;
-mod unmatched;
 
 use std::collections::HashMap;
 
@@ -16,7 +15,7 @@ use serde::Serialize;
 use crate::format::{Kind, MAX_LOCKS};
 use crate::read::Trace;
 
-use super::kinds::Kinds;
+use super::kinds;
 use super::sweep::Sweep;
 use super::words::{self, count, length, list};
 use super::{Labels, ThreadLabel};
@@ -32,8 +31,6 @@ pub enum FindingKind {
     Hog,
     /// A thread does not get its turn.
     Starvation,
-    /// The policy has a rule for threads that are not there.
-    Unmatched,
     /// None of these.
     Nothing,
 }
@@ -62,7 +59,6 @@ const BUSY_SHARE: f64 = 10.0;
 
 struct Context<'c> {
     trace: &'c Trace,
-    kinds: &'c Kinds,
     interval_ns: u64,
     labels: &'c Labels<'c>,
     sweep: &'c Sweep,
@@ -71,21 +67,17 @@ struct Context<'c> {
 /// The findings, worst first; one of kind `Nothing` if there is none.
 pub(super) fn all(
     trace: &Trace,
-    kinds: &Kinds,
     interval_ns: u64,
     labels: &Labels<'_>,
     sweep: &Sweep,
 ) -> Vec<Finding> {
-    let context = Context { trace, kinds, interval_ns, labels, sweep };
+    let context = Context { trace, interval_ns, labels, sweep };
     let rules = [context.convoy(), context.battle(), context.hog(), context.starvation()];
     let mut findings: Vec<Finding> = rules.into_iter().flatten().collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.lost_ns));
     if findings.is_empty() {
         findings.push(context.nothing());
     }
-    // What is not as its user means it comes before everything that follows from that.
-    findings.extend(context.unmatched());
-    findings.sort_by_key(|finding| finding.kind != FindingKind::Unmatched);
     findings
 }
 
@@ -155,20 +147,29 @@ impl Context<'_> {
         format!("about {intervals} ({})", length(ns))
     }
 
+    fn kind(&self, thread: &ThreadLabel) -> Option<&kinds::Kind> {
+        self.sweep.kinds.get(thread.index)
+    }
+
+    /// How many threads these are.
+    fn count(&self, kinds: &[ThreadLabel]) -> u64 {
+        kinds.iter().map(|label| self.sweep.kinds.count(label.index) as u64).sum()
+    }
+
     fn held_ns(&self, thread: &ThreadLabel) -> u64 {
-        self.kinds.sums(thread.index).map_or(0, |sums| sums.holding_ns)
+        self.kind(thread).map_or(0, |kind| kind.sums.holding_ns)
     }
 
     /// "20.1 s of its 21.3 s".
     fn held_of_life(&self, thread: &ThreadLabel) -> String {
-        self.kinds.sums(thread.index).map_or_else(String::new, |sums| {
-            format!("{} of its {}", length(sums.holding_ns), length(sums.life_ns()))
+        self.kind(thread).map_or_else(String::new, |kind| {
+            format!("{} of its {}", length(kind.sums.holding_ns), length(kind.life_ns))
         })
     }
 
     fn computing(&self) -> Vec<u16> {
-        let mut threads: Vec<_> =
-            self.kinds.all().iter().filter(|sums| self.sweep.computes(sums.index)).collect();
+        let mut threads: Vec<_> = self.sweep.kinds.all().iter().map(|kind| &kind.sums).collect();
+        threads.retain(|sums| self.sweep.computes(sums.index));
         threads.sort_by_key(|sums| std::cmp::Reverse(sums.holding_ns));
         threads.iter().map(|sums| sums.index).collect()
     }
@@ -193,7 +194,7 @@ impl Context<'_> {
         let lock_time_ns = self.trace.end_ns.saturating_mul(self.locks());
         let held_share = share(sum(|sums| sums.holding_ns), lock_time_ns).min(100.0);
         let waiting_share = share(sum(|sums| sums.waiting_ns), sum(|sums| sums.life_ns()));
-        let many = computing.iter().map(|label| self.kinds.count(label.index) as u64).sum();
+        let many = self.count(&computing);
         let text = match many {
             2.. if self.locks() == 1 => format!(
                 "{} threads compute and share the lock, each in its turn: {}. It was held \

@@ -73,9 +73,10 @@ pub struct Starved {
 }
 
 /// The result of going through all events.
-#[derive(Default, Debug)]
+#[derive(Default)]
 pub struct Sweep {
-    /// By thread; those of one kind have one character.
+    pub kinds: Kinds,
+    /// By thread. Whether it computes is told of each, whether it is brief of its kind.
     pub characters: Vec<Character>,
     pub usages: Vec<Usage>,
     /// Added up by kind, as is what follows: by the thread that stands for it.
@@ -97,21 +98,25 @@ pub struct Sweep {
 
 impl Sweep {
     /// `interval_ns`: the switch interval.
-    pub fn over(trace: &Trace, kinds: &Kinds, interval_ns: u64) -> Sweep {
+    pub fn over(trace: &Trace, interval_ns: u64) -> Sweep {
         let of_events = trace.events.iter().map(|event| event.thread);
         let of_table = trace.threads.iter().map(|thread| thread.index);
         let threads = of_events.chain(of_table).max().map_or(0, |last| usize::from(last) + 1);
+        let usages = Usage::of(trace, threads, interval_ns);
+        let mut characters: Vec<Character> =
+            usages.iter().map(|usage| Character::of(usage, interval_ns)).collect();
+        let computes = |thread| characters.get(usize::from(thread)).is_some_and(|it| it.computes);
+        let kinds = Kinds::of(trace, computes);
+        let together = Usage::of_kinds(&usages, &kinds);
+        for (thread, character) in (0..=u16::MAX).zip(&mut characters) {
+            if let Some(usage) = together.get(usize::from(kinds.kind(thread))) {
+                character.brief = Character::of(usage, interval_ns).brief;
+            }
+        }
         let deaf = Deaf::of(trace, threads, |thread| kinds.kind(thread));
         let long_hold_ns = interval_ns / LONG_HOLD_SHARE;
         let slow_ns = slow_answer_ns(interval_ns);
-        let limits = Limits::new(interval_ns, slow_ns, long_hold_ns, kinds, &deaf);
-        let usages = Usage::of(trace, threads, interval_ns);
-        let together = Usage::of_kinds(&usages, kinds);
-        let character = |thread: usize| {
-            let kind = usize::from(kinds.kind(thread as u16));
-            together.get(kind).map_or_else(Character::default, |it| Character::of(it, interval_ns))
-        };
-        let characters: Vec<Character> = (0..threads).map(character).collect();
+        let limits = Limits::new(interval_ns, slow_ns, long_hold_ns, &kinds, &deaf);
         let computing = characters.iter().filter(|character| character.computes).count() as u64;
         let mut first = FirstPass {
             limits,
@@ -136,6 +141,7 @@ impl Sweep {
             convoyed.lengths.sort_unstable();
         }
         sweep.pairs = sums.longest(trace, limits);
+        sweep.kinds = kinds;
         sweep
     }
 

@@ -136,23 +136,21 @@ impl<W: Write> Writer<'_, W> {
 pub struct TraceEvents<W> {
     out: W,
     written: u32,
-    /// Of the first of them: where the times begin.
+    /// Where the times begin.
     start_ns: u64,
 }
 
 impl<W: Write> TraceEvents<W> {
-    pub fn new(out: W) -> Self {
-        TraceEvents { out, written: 0, start_ns: 0 }
+    /// `start_ns`: when the first of the processes began, by the clock of `AboutProcess::start_ns`.
+    pub fn new(out: W, start_ns: u64) -> Self {
+        TraceEvents { out, written: 0, start_ns }
     }
 
-    /// Adds a trace, that of the earliest process first.
+    /// Adds a trace.
     ///
     /// # Errors
     /// Those of the output.
     pub fn add(&mut self, trace: &Trace) -> io::Result<()> {
-        if self.written == 0 {
-            self.start_ns = trace.about.start_ns;
-        }
         let mut ids: Vec<u32> = (0..=u32::from(u16::MAX)).collect();
         for thread in trace.threads.iter().filter(|thread| thread.native_id != 0) {
             if let Some(id) = ids.get_mut(usize::from(thread.index)) {

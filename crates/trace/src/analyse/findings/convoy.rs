@@ -15,9 +15,7 @@ const CONVOY_LEAST_SHARE: f64 = 0.01;
 
 impl Context<'_> {
     pub(super) fn is_convoyed(&self, thread: u16, convoyed: &Convoyed) -> bool {
-        let life_ns = self.kinds.sums(thread).map_or(0, |sums| {
-            sums.end_ns.saturating_sub(sums.start_ns.max(self.trace.covered_from_ns()))
-        });
+        let life_ns = self.sweep.kinds.get(thread).map_or(0, |kind| kind.covered_ns);
         convoyed.lengths.len() as u64 >= CONVOY_LEAST_TIMES
             && convoyed.total_ns as f64 >= life_ns as f64 * CONVOY_LEAST_SHARE
     }
@@ -45,7 +43,9 @@ impl Context<'_> {
             names(&blockers),
         );
         text += &match blockers.as_slice() {
-            [one] => format!(", which computes: {}", self.held_of_life(one)),
+            [one] if self.count(&blockers) == 1 => {
+                format!(", which computes: {}", self.held_of_life(one))
+            }
             several => format!(
                 ", which compute: {} of {} together",
                 length(
@@ -56,12 +56,19 @@ impl Context<'_> {
         };
         let holds = self.sweep.lengths.get(usize::from(worst));
         let needs_ns = holds.map_or(0, |lengths| quantile_of(&lengths.holds, 0.5));
-        text +=
-            &format!("{}. It needs the lock for {} at a time.", self.meanwhile(), length(needs_ns));
-        if let others @ 1.. = victims.len() - 1 {
+        let victims = self.labels(victims.iter().map(|&(thread, _)| thread));
+        let (all, alike) = (self.count(&victims), self.count(&victims[..1]));
+        text += &format!(
+            "{}. {} the lock for {} at a time.",
+            self.meanwhile(),
+            if alike == 1 { "It needs" } else { "Each needs" },
+            length(needs_ns)
+        );
+        if let others @ 1.. = all - alike {
             text += &format!(
-                " {} wait like it, {} together.",
-                words::of(others as u64, "other thread does", "other threads"),
+                " {} wait like {}, {} together.",
+                words::of(others, "other thread does", "other threads"),
+                if alike == 1 { "it" } else { "them" },
                 length(lost_ns)
             );
         }
@@ -70,7 +77,7 @@ impl Context<'_> {
             text,
             mend: self.run(),
             lost_ns,
-            victims: self.labels(victims.iter().map(|&(thread, _)| thread)),
+            victims,
             blockers,
             times,
             median_ns,

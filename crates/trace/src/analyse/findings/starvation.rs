@@ -24,9 +24,12 @@ impl Context<'_> {
         let blockers = self.labels(chief(&starved.behind));
         let lost_ns =
             victims.iter().fold(0u64, |sum, (_, starved)| sum.saturating_add(starved.total_ns));
+        let victims = self.labels(victims.iter().map(|&(thread, _)| thread));
+        let (all, alike) = (self.count(&victims), self.count(&victims[..1]));
         let mut text = format!(
-            "{} starves: it waited {} for the lock, with a switch interval of {}",
+            "{} {} waited {} for the lock, with a switch interval of {}",
             self.labels.of(worst).label,
+            if alike == 1 { "starves: it" } else { "starve: one" },
             length(starved.longest_ns),
             length(self.interval_ns),
         );
@@ -38,16 +41,15 @@ impl Context<'_> {
             words::of(starved.times, "wait", "waits"),
             self.meanwhile()
         );
-        if let others @ 1.. = victims.len() - 1 {
-            text +=
-                &format!(" So did {}.", words::of(others as u64, "other thread", "other threads"));
+        if let others @ 1.. = all - alike {
+            text += &format!(" So did {}.", words::of(others, "other thread", "other threads"));
         }
         Some(Finding {
             kind: FindingKind::Starvation,
             text,
             mend: self.run(),
             lost_ns,
-            victims: self.labels(victims.iter().map(|&(thread, _)| thread)),
+            victims,
             blockers,
             times: starved.times,
             median_ns: 0,

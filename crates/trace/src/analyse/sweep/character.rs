@@ -29,8 +29,8 @@ impl Character {
         let Some(mean_hold_ns) = usage.holding_ns.checked_div(usage.holds) else {
             return Character::default();
         };
-        let often_preempted = usage.on_request * 2 >= usage.holds;
-        let seldom_preempted = usage.on_request * BRIEF_SHARE <= usage.holds;
+        let often_preempted = usage.on_request.saturating_mul(2) >= usage.holds;
+        let seldom_preempted = usage.on_request.saturating_mul(BRIEF_SHARE) <= usage.holds;
         let median_ns = quantile_ns(&usage.hold_counts, 0.5).unwrap_or(mean_hold_ns);
         let brief_ns = (interval_ns / BRIEF_SHARE).max(BRIEF_NS);
         Character {
@@ -117,8 +117,8 @@ impl Usage {
     }
 
     fn add(&mut self, other: &Usage) {
-        self.holds += other.holds;
-        self.on_request += other.on_request;
+        self.holds = self.holds.saturating_add(other.holds);
+        self.on_request = self.on_request.saturating_add(other.on_request);
         self.holding_ns = self.holding_ns.saturating_add(other.holding_ns);
         self.absent_ns = self.absent_ns.saturating_add(other.absent_ns);
         for (count, &more) in self.hold_counts.iter_mut().zip(&other.hold_counts) {

@@ -1,0 +1,78 @@
+"""Readers of files that others wrote: whatever is in them, an answer or one clear error."""
+
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from deconvoy._native import inspect_elf
+from deconvoy.bench.results import Result, Run, load
+from deconvoy.errors import UserError
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+# A small program of every machine; a header is what most of what is read here hangs on.
+PROGRAM = shutil.which("true") or "/bin/true"
+HEADER_BYTES = 4096
+
+damages = st.lists(
+    st.tuples(st.integers(0, HEADER_BYTES - 1), st.binary(min_size=1, max_size=16)), max_size=8
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(damages, st.integers(0, 1 << 17))
+def test_a_damaged_program_is_inspected_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, damage: list[tuple[int, bytes]], length: int
+) -> None:
+    contents = bytearray(Path(PROGRAM).read_bytes())
+    for at, value in damage:
+        contents[at : at + len(value)] = value
+    path = tmp_path_factory.getbasetemp() / "damaged"
+    path.write_bytes(contents[:length])
+    try:
+        found = inspect_elf(path)
+    except OSError:
+        return
+    assert found is None or found["bits"] in (32, 64)
+
+
+GOOD = asdict(
+    Result(
+        command=["deconvoy", "bench"],
+        created_unix_s=1.0,
+        deconvoy="0.1.0",
+        machine={},
+        settings={},
+        runtimes={},
+        runs=[Run("c", "messaging", 1, 0, {"elapsed_s": 1.0}, 0.0, True)],
+    )
+)
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+changes = st.dictionaries(st.sampled_from([*GOOD, "odd"]), json_values, max_size=2)
+
+
+@settings(deadline=None)
+@given(changes | json_values)
+@example({})
+def test_a_damaged_result_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, change: object
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "result.json"
+    data = GOOD | change if isinstance(change, dict) else change
+    path.write_text(json.dumps(data))
+    try:
+        read = load(path)
+    except UserError as error:
+        said = str(error)
+    else:
+        assert asdict(read).keys() == GOOD.keys()
+        assert all(isinstance(run, Run) for run in read.runs)
+        said = str(path)
+    assert str(path) in said
