@@ -37,17 +37,20 @@ def clean_environment(base: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def finished(
-    command: list[str], patience_s: float, **options: Any
+    command: list[str],
+    patience_s: float,
+    environment: Mapping[str, str] | None = None,
+    **options: Any,
 ) -> subprocess.CompletedProcess[str]:
-    """A command that has run to its end in a clean environment; `options` as of subprocess.Popen.
-    Whatever it started and left in its process group ends with it.
+    """A command that has run to its end in a clean environment or the one given; `options` as of
+    subprocess.Popen. Whatever it started and left in its process group ends with it.
 
     Raises:
         subprocess.TimeoutExpired: it took longer.
     """
     with subprocess.Popen(
         command,
-        env=clean_environment(),
+        env=clean_environment() if environment is None else dict(environment),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

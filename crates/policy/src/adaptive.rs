@@ -383,11 +383,7 @@ impl Policy for Adaptive<'_> {
     }
 
     fn computes(&self, who: WaiterId) -> bool {
-        let has_no_credit = match self.hold {
-            Some(hold) if hold.who == who => hold.credit < self.params.wakeup,
-            _ => self.spent.holds(&self.slots, who),
-        };
-        has_no_credit && !self.is_brief(who)
+        self.has_no_credit(who) && !self.is_brief(who)
     }
 
     /// A waiter without credit sees every other thread use a slice before it, and each of them

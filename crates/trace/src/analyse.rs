@@ -6,6 +6,7 @@
 
 mod findings;
 mod kinds;
+mod labels;
 mod sweep;
 mod words;
 
@@ -16,7 +17,8 @@ use deconvoy_policy::Spec;
 use crate::format::{OTHERS, state};
 use crate::histogram::quantile_ns;
 use crate::read::{ThreadSums, Trace};
-use kinds::{Kind, Kinds};
+use kinds::Kind;
+use labels::Labels;
 use sweep::Sweep;
 
 pub use findings::{Finding, FindingKind};
@@ -373,47 +375,4 @@ fn pairs(sweep: &Sweep, labels: &Labels<'_>) -> Vec<PairReport> {
             longest_ns: pair.lengths.last().copied().unwrap_or(0),
         })
         .collect()
-}
-
-/// Names for threads that a reader can tell apart.
-struct Labels<'l> {
-    threads: std::collections::HashMap<u16, ThreadLabel>,
-    kinds: &'l Kinds,
-}
-
-impl<'l> Labels<'l> {
-    fn new(trace: &Trace, kinds: &'l Kinds) -> Self {
-        let mut namesakes = std::collections::HashMap::new();
-        for thread in &trace.threads {
-            *namesakes.entry(thread.name.as_str()).or_insert(0u32) += 1;
-        }
-        let labels = trace.threads.iter().map(|thread| {
-            let alone = namesakes.get(thread.name.as_str()) == Some(&1);
-            let (name, native_id) = (&thread.name, thread.native_id);
-            let label = match (thread.index, name.as_str(), alone) {
-                (OTHERS, ..) => "other threads".to_owned(),
-                (_, "", _) => format!("thread {native_id}"),
-                (_, _, true) => format!("{name:?}"),
-                (_, _, false) => format!("{name:?} ({native_id})"),
-            };
-            (thread.index, ThreadLabel { index: thread.index, native_id, label })
-        });
-        Labels { threads: labels.collect(), kinds }
-    }
-
-    /// Of the kind that `index` stands for.
-    fn of(&self, index: u16) -> ThreadLabel {
-        match self.kinds.get(index).and_then(Kind::label) {
-            Some(label) => ThreadLabel { index, native_id: 0, label },
-            None => self.of_thread(index),
-        }
-    }
-
-    fn of_thread(&self, index: u16) -> ThreadLabel {
-        self.threads.get(&index).cloned().unwrap_or_else(|| ThreadLabel {
-            index,
-            native_id: 0,
-            label: format!("a thread without a record ({index})"),
-        })
-    }
 }

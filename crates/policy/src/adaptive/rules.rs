@@ -100,6 +100,14 @@ impl Adaptive<'_> {
         [self.ready.head(), self.kept.head(), self.next_slice()]
     }
 
+    /// It lives on no credit: it holds the lock without, or was forced out without.
+    pub(super) fn has_no_credit(&self, who: WaiterId) -> bool {
+        match self.hold {
+            Some(hold) if hold.who == who => hold.credit < self.params.wakeup,
+            _ => self.spent.holds(&self.slots, who),
+        }
+    }
+
     /// It needs the lock for a moment at a time, whether it has credit or not.
     pub(super) fn is_brief(&self, who: WaiterId) -> bool {
         let slot = self.slots.at(who);
