@@ -26,6 +26,8 @@ def script() -> ModuleType:
     spec = importlib.util.spec_from_loader(loader.name, loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
+    # Where dataclasses look.
+    sys.modules[loader.name] = module
     loader.exec_module(module)
     return module
 
@@ -78,6 +80,18 @@ def test_a_preload_that_gets_lost_is_noticed(
     monkeypatch.setattr(script, "INHERITED", "DECONVOY_POLICY")
     with pytest.raises(UserError, match=f"a worker of pyperf, {POLICY}, .* nothing was measured"):
         script.probe(environment.program("pyperformance"), POLICY, place)
+
+
+def test_every_benchmark_of_a_script_is_run_stock_and_ours(
+    script: ModuleType, environment: Environment, place: Path
+) -> None:
+    parts = script.parts_of(environment, "json_dumps", place)
+    assert [part.name for part in parts] == ["json_dumps"]
+    samples = script.measure_all(parts, 1, POLICY)
+    assert {name: len(ratios) for name, ratios in samples["json_dumps"].items()} == {
+        script.OURS: 1,
+        script.AGAIN: 1,
+    }
 
 
 def test_the_json_says_what_was_measured_where(

@@ -5,6 +5,8 @@ Perfect GIL" have it; another one computes. The answer to each message waits for
 computes to give the lock up.
 """
 
+from __future__ import annotations
+
 import os
 import socket
 import sys

@@ -19,6 +19,11 @@ MOST_PAIRS = 15
 # Columns of the table of threads that a narrow terminal goes without, the first one soonest.
 DISPENSABLE = ("id", "asked", "forced", "elsewhere", "taken", "longest hold", "wait p50", "waits")
 
+WITH_ALL = (
+    *("thread", "id", "held", "waited", "elsewhere", "taken", "waits"),
+    *("wait p50", "p99", "longest", "longest hold", "forced", "asked"),
+)
+
 HOW_TO_READ = (
     "held, waited, elsewhere: of the thread's own life. forced: times it had to give the GIL up. "
     "asked: its drop requests."
@@ -52,7 +57,9 @@ def print_summary(out: Console, folder: Path) -> None:
             print_finding(out, "  ", finding)
     if others := len(reports) - len(telling[:MOST_PROCESSES]):
         what = "process" if others == 1 else "processes"
-        out.print(f"deconvoy: and {others} more {what}, with fewer waits")
+        waits = sum(report["totals"]["waits"] for report in reports if report not in telling)
+        how = "with fewer waits" if waits else "in which nobody waited"
+        out.print(f"deconvoy: and {others} more {what}, {how}")
     shown = near(folder)
     out.print(
         f"deconvoy: the trace is in {plain(shown)}; read it with: deconvoy report {plain(shown)}",
@@ -100,7 +107,7 @@ def print_report(out: Console, report: Report) -> None:
 def print_process(out: Console, report: Report) -> None:
     process, totals = report["process"], report["totals"]
     facts = table("process", "")
-    facts.add_row("command", plain(" ".join(process["command"])))
+    facts.add_row("command", plain(shorten(" ".join(process["command"]))))
     facts.add_row("runtime", plain("CPython " + process["runtime"].partition(" (")[0]))
     facts.add_row("policy", plain(process["policy"]))
     facts.add_row("switch interval", time_text(process["interval_ns"]))
@@ -117,8 +124,12 @@ def print_process(out: Console, report: Report) -> None:
 
 def print_threads(out: Console, report: Report) -> None:
     kinds = report["kinds"]
+    if not kinds:
+        return
     rows = [thread_cells(thread) for thread in kinds[:MOST_THREADS]]
-    columns = [column for column in fitting(rows, out.width, DISPENSABLE) if column != "label"]
+    columns = fitting(
+        [{name: row[name] for name in WITH_ALL} for row in rows], out.width, DISPENSABLE
+    )
     if "id" not in columns:
         # Namesakes are told apart by their labels.
         rows = [row | {"thread": row["label"]} for row in rows]
@@ -128,7 +139,11 @@ def print_threads(out: Console, report: Report) -> None:
     out.print(listing)
     omitted = sum(kind["count"] for kind in kinds[MOST_THREADS:])
     say_omitted(out, omitted, "threads")
-    out.print(HOW_TO_READ, style="dim")
+    if len(columns) == len(WITH_ALL):
+        out.print(HOW_TO_READ, style="dim")
+    else:
+        left_out = len(WITH_ALL) - len(columns)
+        out.print(f"{left_out} columns left out: the terminal is narrow", style="dim")
     out.print()
 
 

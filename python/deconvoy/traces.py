@@ -15,7 +15,7 @@ NAME = re.compile(r"(\d+)-(\d+)\.trace")
 
 NO_TRACES = (
     "no process had a GIL that deconvoy knows: it was no CPython from 3.8 on, or one "
-    "without a GIL, or statically linked, or its environment was cleared; "
+    "without a GIL, or its environment was cleared; "
     "`deconvoy doctor -- COMMAND` says more"
 )
 

@@ -17,6 +17,7 @@ use crate::format::{
 use crate::histogram::BUCKETS;
 
 mod error;
+mod sound;
 
 pub use error::ReadError;
 
@@ -332,7 +333,7 @@ impl Trace {
         // The file is sparse: what was never written is not read.
         let rest = layout.used_bytes().saturating_sub(HEADER_BYTES as u64);
         file.take(rest).read_to_end(&mut bytes)?;
-        Ok(Trace::read(Bytes(&bytes), &layout))
+        Trace::read(Bytes(&bytes), &layout).checked()
     }
 
     /// Reads a trace from the bytes of its file.
@@ -341,7 +342,7 @@ impl Trace {
     /// A [`ReadError`] that says what is wrong with them.
     pub fn from_bytes(bytes: &[u8]) -> Result<Trace, ReadError> {
         let layout = Layout::read(Bytes(bytes), bytes.len() as u64)?;
-        Ok(Trace::read(Bytes(bytes), &layout))
+        Trace::read(Bytes(bytes), &layout).checked()
     }
 
     fn read(bytes: Bytes<'_>, layout: &Layout) -> Trace {
@@ -393,7 +394,7 @@ impl Trace {
         }
     }
 
-    /// The events are all that happened.
+    /// Its events are all that happened.
     pub fn is_whole(&self) -> bool {
         self.overwritten == 0 && self.torn == 0 && !self.truncated
     }

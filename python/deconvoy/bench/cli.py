@@ -203,7 +203,11 @@ EXAMPLE = "deconvoy bench messaging --runtime 'cpython3.11*' --workers 0,1,2"
     metavar="SECONDS",
     help="sys.setswitchinterval in every CPython.",
 )
-@click.option("--quick", is_flag=True, help="Less work, fewer runs, this Python only: a minute.")
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="Less work, fewer runs, this Python only: a minute on a quiet machine.",
+)
 @click.option(
     "--pareto",
     is_flag=True,

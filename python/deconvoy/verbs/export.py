@@ -49,6 +49,8 @@ def export(path: Path, output: Path, name: str | None, process: int | None, forc
     like, for small traces.
     """
     name = name or ENDINGS.get(output.suffix)
+    if name is None and output == STDOUT:
+        raise UserError("for standard output say which: --format perfetto or trace-event")
     if name is None:
         raise UserError(f"{output}: end it in .pftrace or .json, or choose with --format")
     traces = [trace.path for trace in find_traces(path, process)]

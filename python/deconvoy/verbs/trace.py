@@ -99,7 +99,7 @@ def trace(
         if is_ours:
             folder.rmdir()
         raise
-    if not quiet:
+    if not quiet and started.verdict.why_not is None:
         with working("reading the trace"):
             print_summary(console(stderr=True), folder)
     if is_ours and started.verdict.why_not is not None:

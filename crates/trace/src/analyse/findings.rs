@@ -211,6 +211,7 @@ impl Context<'_> {
                 "Its threads run without a GIL, as this build of CPython has it: nobody waited."
                     .to_owned()
             }
+            _ if longest_ns == 0 => "Nothing wrong: nobody waited.".to_owned(),
             _ => format!(
                 "Nothing wrong: the longest wait was {}, and {waiting_share:.1} % of the threads' \
                  time went into waiting.",

@@ -62,7 +62,8 @@ impl Kinds {
                 kinds.all.extend(threads.into_iter().map(single));
                 continue;
             }
-            let together = add_up(pattern, &threads, from_ns);
+            let names: Vec<&str> = threads.iter().map(|it| it.name.as_str()).collect();
+            let together = add_up(common(&pattern, &names), &threads, from_ns);
             for thread in threads {
                 if let Some(place) = kinds.of.get_mut(usize::from(thread.index)) {
                     *place = together.sums.index;
@@ -106,6 +107,26 @@ fn pattern(name: &str) -> String {
         }
     }
     pattern
+}
+
+/// The pattern with those numbers in it that are the same in all the names.
+fn common(pattern: &str, names: &[&str]) -> String {
+    let numbers = |name: &str| -> Vec<String> {
+        let parts = name.split(|c: char| !c.is_ascii_digit());
+        parts.filter(|part| !part.is_empty()).map(str::to_owned).collect()
+    };
+    let all: Vec<Vec<String>> = names.iter().map(|name| numbers(name)).collect();
+    let mut found = String::new();
+    let mut place = 0;
+    for c in pattern.chars() {
+        let mut these = all.iter().filter_map(|numbers| numbers.get(place));
+        match these.next().filter(|_| c == '*') {
+            Some(first) if these.all(|other| other == first) => found.push_str(first),
+            _ => found.push(c),
+        }
+        place += usize::from(c == '*');
+    }
+    found
 }
 
 /// Several threads as one kind.

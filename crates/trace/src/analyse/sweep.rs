@@ -61,6 +61,10 @@ pub struct Hogging {
     /// How long others waited for it from the request on, together and each.
     pub kept_ns: u64,
     pub kept: HashMap<u16, u64>,
+    /// How long they had waited in this hold before.
+    pub before_ns: u64,
+    /// It is usually slow to answer.
+    pub is_deaf: bool,
 }
 
 /// A thread's waits beyond all measure.
@@ -233,6 +237,7 @@ impl Visitor for FirstPass<'_> {
         let hogging = self.sweep.hogging.entry(hold.thread).or_default();
         hogging.answers += 1;
         hogging.limit_ns = self.limits.slow_answer_ns(hold.thread);
+        hogging.is_deaf = self.limits.is_deaf(hold.thread);
         if answer_ns < hogging.limit_ns {
             return;
         }
@@ -242,6 +247,8 @@ impl Visitor for FirstPass<'_> {
         let asked_ns = hold.until_ns - answer_ns;
         for (thread, since_ns) in waiting {
             let kept_ns = hold.until_ns.saturating_sub(since_ns.max(asked_ns));
+            let since_ns = since_ns.max(hold.since_ns);
+            grow(&mut hogging.before_ns, asked_ns.saturating_sub(since_ns));
             grow(&mut hogging.kept_ns, kept_ns);
             add(&mut hogging.kept, thread, kept_ns);
         }

@@ -24,6 +24,8 @@ pub enum ReadError {
         found: u64,
         expected: u64,
     },
+    /// The numbers of this thread of the table cannot be.
+    Thread(u16),
     RingCapacity(u64),
     ThreadCapacity(u32),
     RingPlace {
@@ -48,6 +50,9 @@ impl fmt::Display for ReadError {
             }
             ReadError::Size { what, found, expected } => {
                 write!(f, "damaged: it says that {what} takes {found} bytes, not {expected}")
+            }
+            ReadError::Thread(number) => {
+                write!(f, "damaged: its numbers of thread {number} cannot be true")
             }
             ReadError::RingCapacity(events) => {
                 write!(f, "damaged: it says that its ring holds {events} events")

@@ -66,8 +66,8 @@ impl Context<'_> {
         );
         if let others @ 1.. = all - alike {
             text += &format!(
-                " {} wait like {}, {} together.",
-                words::of(others, "other thread does", "other threads"),
+                " {} like {}; all of them {} together.",
+                words::of(others, "other thread waits", "other threads wait"),
                 if alike == 1 { "it" } else { "them" },
                 length(lost_ns)
             );

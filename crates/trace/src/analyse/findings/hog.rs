@@ -31,11 +31,12 @@ impl Context<'_> {
             .iter()
             .filter(|(_, hogging)| self.is_hog(hogging))
             .max_by_key(|&(&thread, hogging)| (hogging.kept_ns, thread))?;
-        let Hogging { times, limit_ns, longest_ns, kept_ns, ref kept, .. } = *hogging;
+        let Hogging { times, limit_ns, longest_ns, kept_ns, before_ns, ref kept, .. } = *hogging;
         let victims = self.labels(most(kept));
         let blocker = self.labels.of(thread);
         let mut text = format!(
-            "{} kept the lock although asked for it: {}{} for more than {}, the longest {}",
+            "{} hogs the lock: {}{} it kept it for more than {} although asked to give it up, the \
+             longest {}",
             blocker.label,
             words::of(times, "time", "times"),
             self.meanwhile(),
@@ -43,17 +44,28 @@ impl Context<'_> {
             length(longest_ns),
         );
         if !victims.is_empty() {
-            text +=
-                &format!(". That kept {} waiting, {} together", names(&victims), length(kept_ns));
+            text += &format!(
+                ". That kept {} waiting, {} together, and {} before they asked",
+                names(&victims),
+                length(kept_ns),
+                length(before_ns)
+            );
         }
-        text += ". It runs C code that keeps the lock, or the system gave it no processor.";
+        text += match hogging.is_deaf {
+            true => ". It runs C code that keeps the lock.",
+            false => ". It runs C code that keeps the lock, or the system gave it no processor.",
+        };
+        let rest = "let it release the lock (Py_BEGIN_ALLOW_THREADS), give it less at a time, or \
+                    move it to a process of its own";
+        // Of a wait behind C code, a policy saves what lies before the request.
+        let mend = match self.trace.about.stock && before_ns >= kept_ns / 4 {
+            true => format!("{} asks at once; no policy can preempt C code: {rest}", self.run()),
+            false => format!("no policy can preempt C code: {rest}"),
+        };
         Some(Finding {
             kind: FindingKind::Hog,
             text,
-            mend:
-                "no policy can preempt C code: let it release the lock (Py_BEGIN_ALLOW_THREADS), \
-                   give it less at a time, or move it to a process of its own"
-                    .to_owned(),
+            mend,
             lost_ns: kept_ns,
             victims,
             blockers: vec![blocker],

@@ -48,11 +48,12 @@ impl Deaf {
         Deaf(counts.iter().map(is_deaf).collect())
     }
 
+    pub fn is(&self, kind: u16) -> bool {
+        self.0.get(usize::from(kind)).is_some_and(|&deaf| deaf)
+    }
+
     /// What is a slow answer of `kind`, if that of others is `slow_ns`.
     pub fn slow_ns(&self, kind: u16, slow_ns: u64) -> u64 {
-        match self.0.get(usize::from(kind)) {
-            Some(true) => slow_ns.min(DEAF_NS),
-            _ => slow_ns,
-        }
+        if self.is(kind) { slow_ns.min(DEAF_NS) } else { slow_ns }
     }
 }

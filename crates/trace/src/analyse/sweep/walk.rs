@@ -103,6 +103,10 @@ impl<'l> Limits<'l> {
         Limits { interval_ns, slow_answer_ns, long_hold_ns, kinds, deaf }
     }
 
+    pub fn is_deaf(&self, kind: u16) -> bool {
+        self.deaf.is(kind)
+    }
+
     /// The least length of a slow answer of `kind`.
     pub fn slow_answer_ns(&self, kind: u16) -> u64 {
         self.deaf.slow_ns(kind, self.slow_answer_ns)
