@@ -164,6 +164,22 @@ fn c_code_of_a_few_intervals_is_a_hog_and_no_convoy() {
     }
 }
 
+/// Beside a build the system keeps a holder of bytecode from answering, most of the times.
+#[test]
+fn a_busy_machine_makes_no_hog() {
+    let mut tape = Tape::stock();
+    let (spin, server) = (tape.thread("spin"), tape.thread("server"));
+    tape.acquire(spin).pass(MS);
+    for turn in 0..200 {
+        tape.arrive(server).pass(INTERVAL).ask(server);
+        let asked = tape.now;
+        tape.pass(if turn % 10 == 0 { 4 * US } else { 2_800 * US }).drop_on_request(spin, asked);
+        tape.pass(10 * US).acquire(server).arrive(spin).pass(12 * US).release(server);
+        tape.pass(5 * US).acquire(spin).pass(100 * US);
+    }
+    assert_eq!(only(&report(&tape.trace())).kind, FindingKind::Convoy);
+}
+
 /// A thread for each request waits but a few times; all of them together are the victim.
 #[test]
 fn threads_of_one_kind_are_one_victim() {
