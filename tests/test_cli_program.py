@@ -107,7 +107,7 @@ def test_every_interpreter(interpreters: list[Interpreter]) -> None:
         elif one.is_free_threaded:
             assert "free-threaded" in (found.why_not or "")
         else:
-            assert found == Verdict()
+            assert found == Verdict(is_python=True)
 
 
 def test_a_free_threaded_build_with_its_gil(interpreters: list[Interpreter]) -> None:
@@ -115,9 +115,9 @@ def test_a_free_threaded_build_with_its_gil(interpreters: list[Interpreter]) -> 
     if not builds:
         pytest.skip(f"no free-threaded build among {[str(one.path) for one in interpreters]}")
     for path in builds:
-        assert verdict(path, env={"PYTHON_GIL": "1"}) == Verdict()
-        assert verdict(path, "-X", "gil=1") == Verdict()
-        assert verdict(path, "-Xgil=1") == Verdict()
+        assert verdict(path, env={"PYTHON_GIL": "1"}) == Verdict(is_python=True)
+        assert verdict(path, "-X", "gil=1") == Verdict(is_python=True)
+        assert verdict(path, "-Xgil=1") == Verdict(is_python=True)
         assert verdict(path, "-Xgil=0", env={"PYTHON_GIL": "1"}).why_not
         assert verdict("env", "PYTHON_GIL=1", path).why_not is None
         assert verdict(path, env={"PYTHON_GIL": "0"}).why_not

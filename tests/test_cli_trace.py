@@ -242,3 +242,7 @@ def test_doctor_tries_every_interpreter(deconvoy: Deconvoy, python: str) -> None
     done = deconvoy("doctor", "--", python, "-c", "pass")
     assert done.returncode == 0
     assert python in done.stdout
+    assert done.stdout.endswith("nothing speaks against it\n")
+    done = deconvoy("doctor", "--", "sh", "-c", "exit")
+    assert done.returncode == 0
+    assert done.stdout.endswith("one that it starts is served\n")

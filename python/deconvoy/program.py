@@ -32,6 +32,8 @@ class Verdict:
     why_not: str | None = None
     # False: the library would keep the program from starting, or make the loader complain.
     can_load: bool = True
+    # It is a CPython itself, and not something that may start one.
+    is_python: bool = False
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,7 @@ def judge_elf(path: str, argv: Sequence[str], environment: Mapping[str, str]) ->
         return Verdict(f"CPython {version}, and only 3.8 or later has a GIL that can be served")
     if program["is_free_threaded"] and not has_gil(argv, environment):
         return Verdict("a free-threaded CPython, without a GIL unless PYTHON_GIL=1 is set")
-    return Verdict()
+    return Verdict(is_python=True)
 
 
 def needs_python(libraries: Sequence[str]) -> bool:

@@ -79,7 +79,10 @@ def doctor(as_json: bool, command: tuple[str, ...]) -> None:
         print_machine(out, here, library)
         print_interpreters(out, checked)
         if asked is not None:
-            said = plain(why_not or "nothing speaks against it")
+            may = "nothing speaks against it"
+            if not asked.verdict.is_python:
+                may = "no CPython itself as far as can be seen; one that it starts is served"
+            said = plain(why_not or may)
             out.print(f"{plain(' '.join(asked.argv))}: {said}")
     if library is not None or why_not is not None:
         sys.exit(1)
