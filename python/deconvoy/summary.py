@@ -19,11 +19,6 @@ MOST_PAIRS = 15
 # Columns of the table of threads that a narrow terminal goes without, the first one soonest.
 DISPENSABLE = ("id", "asked", "forced", "elsewhere", "taken", "longest hold", "wait p50", "waits")
 
-WITH_ALL = (
-    *("thread", "id", "held", "waited", "elsewhere", "taken", "waits"),
-    *("wait p50", "p99", "longest", "longest hold", "forced", "asked"),
-)
-
 HOW_TO_READ = (
     "held, waited, elsewhere: of the thread's own life. forced: times it had to give the GIL up. "
     "asked: its drop requests."
@@ -127,22 +122,21 @@ def print_threads(out: Console, report: Report) -> None:
     if not kinds:
         return
     rows = [thread_cells(thread) for thread in kinds[:MOST_THREADS]]
-    columns = fitting(
-        [{name: row[name] for name in WITH_ALL} for row in rows], out.width, DISPENSABLE
-    )
+    columns = fitting(rows, out.width, DISPENSABLE)
     if "id" not in columns:
         # Namesakes are told apart by their labels.
-        rows = [row | {"thread": row["label"]} for row in rows]
+        for row, kind in zip(rows, kinds, strict=False):
+            row["thread"] = plain(kind["label"])
     listing = table(*columns, numbers=tuple(columns[1:]))
     for row in rows:
         listing.add_row(*(row[name] for name in columns))
     out.print(listing)
     omitted = sum(kind["count"] for kind in kinds[MOST_THREADS:])
     say_omitted(out, omitted, "threads")
-    if len(columns) == len(WITH_ALL):
+    left_out = len(rows[0]) - len(columns)
+    if not left_out:
         out.print(HOW_TO_READ, style="dim")
     else:
-        left_out = len(WITH_ALL) - len(columns)
         out.print(f"{left_out} columns left out: the terminal is narrow", style="dim")
     out.print()
 
@@ -153,7 +147,6 @@ def thread_cells(thread: dict[str, Any]) -> dict[str, str]:
     wait = thread["wait"]
     return {
         "thread": plain(thread["name"] or thread["label"]),
-        "label": plain(thread["label"]),
         "id": str(thread["native_id"] or ""),
         "held": percent(thread["holding_ns"], life),
         "waited": percent(thread["waiting_ns"], life),

@@ -63,18 +63,22 @@ fn report_json(py: Python<'_>, path: PathBuf) -> PyResult<String> {
     })
 }
 
-/// The readable ones of these files, and why the others are not; an error if none is.
-fn open_all(paths: &[PathBuf]) -> PyResult<(Vec<&PathBuf>, Vec<String>)> {
-    let (mut readable, mut unreadable) = (Vec::new(), Vec::new());
+/// Opens the files one after the other for `write`, and says why some cannot be read; an error if
+/// none can.
+fn export_each(
+    paths: &[PathBuf],
+    mut write: impl FnMut(Trace) -> std::io::Result<()>,
+) -> PyResult<Vec<String>> {
+    let mut unreadable = Vec::new();
     for path in paths {
         match Trace::open(path) {
-            Ok(_) => readable.push(path),
+            Ok(trace) => write(trace)?,
             Err(error) => unreadable.push(format!("{}: {error}", path.display())),
         }
     }
-    match unreadable.first().filter(|_| readable.is_empty()) {
+    match unreadable.first().filter(|_| unreadable.len() == paths.len()) {
         Some(error) => Err(TraceError::new_err(error.clone())),
-        None => Ok((readable, unreadable)),
+        None => Ok(unreadable),
     }
 }
 
@@ -83,29 +87,30 @@ fn open_all(paths: &[PathBuf]) -> PyResult<(Vec<&PathBuf>, Vec<String>)> {
 #[pyfunction]
 fn export_perfetto(py: Python<'_>, paths: Vec<PathBuf>, out: PathBuf) -> PyResult<Vec<String>> {
     py.detach(|| {
-        let (readable, unreadable) = open_all(&paths)?;
         let mut file = BufWriter::new(File::create_new(out)?);
-        for (number, path) in (0..).zip(readable) {
-            export::perfetto(&open(path)?, number, &mut file)?;
-        }
+        let mut numbers = 0..;
+        let unreadable = export_each(&paths, |trace| {
+            export::perfetto(&trace, numbers.next().unwrap_or(u32::MAX), &mut file)
+        })?;
         file.flush()?;
         Ok(unreadable)
     })
 }
 
-/// Writes them as trace_event JSON to the new file `out`.
+/// Writes them as trace_event JSON, which is for small traces, to the new file `out`.
 #[pyfunction]
 fn export_trace_event(py: Python<'_>, paths: Vec<PathBuf>, out: PathBuf) -> PyResult<Vec<String>> {
     py.detach(|| {
-        let (readable, unreadable) = open_all(&paths)?;
-        let mut start_ns = u64::MAX;
-        for path in &readable {
-            start_ns = start_ns.min(open(path)?.about.start_ns);
-        }
+        let mut traces = Vec::new();
+        let unreadable = export_each(&paths, |trace| {
+            traces.push(trace);
+            Ok(())
+        })?;
+        let start_ns = traces.iter().map(|trace| trace.about.start_ns).min().unwrap_or(0);
         let out = BufWriter::new(File::create_new(out)?);
         let mut events = export::TraceEvents::new(out, start_ns);
-        for path in readable {
-            events.add(&open(path)?)?;
+        for trace in &traces {
+            events.add(trace)?;
         }
         events.finish()?;
         Ok(unreadable)

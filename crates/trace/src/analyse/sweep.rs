@@ -53,8 +53,6 @@ pub struct Convoyed {
 pub struct Hogging {
     pub answers: u64,
     pub times: u64,
-    /// What counts as slow here.
-    pub limit_ns: u64,
     /// From the request to the release.
     pub slow_ns: u64,
     pub longest_ns: u64,
@@ -63,8 +61,6 @@ pub struct Hogging {
     pub kept: HashMap<u16, u64>,
     /// How long they had waited in this hold before.
     pub before_ns: u64,
-    /// It is usually slow to answer.
-    pub is_deaf: bool,
 }
 
 /// A thread's waits beyond all measure.
@@ -80,6 +76,7 @@ pub struct Starved {
 #[derive(Default)]
 pub struct Sweep {
     pub kinds: Kinds,
+    pub deaf: Deaf,
     /// By thread. Whether it computes is told of each, whether it is brief of its kind.
     pub characters: Vec<Character>,
     pub usages: Vec<Usage>,
@@ -117,10 +114,9 @@ impl Sweep {
                 character.brief = Character::of(usage, interval_ns).brief;
             }
         }
-        let deaf = Deaf::of(trace, threads, |thread| kinds.kind(thread));
+        let deaf = Deaf::of(trace, threads, &kinds, slow_answer_ns(interval_ns));
         let long_hold_ns = interval_ns / LONG_HOLD_SHARE;
-        let slow_ns = slow_answer_ns(interval_ns);
-        let limits = Limits::new(interval_ns, slow_ns, long_hold_ns, &kinds, &deaf);
+        let limits = Limits { interval_ns, long_hold_ns, kinds: &kinds, deaf: &deaf };
         let computing = characters.iter().filter(|character| character.computes).count() as u64;
         let mut first = FirstPass {
             limits,
@@ -145,7 +141,7 @@ impl Sweep {
             convoyed.lengths.sort_unstable();
         }
         sweep.pairs = sums.longest(trace, limits);
-        sweep.kinds = kinds;
+        (sweep.kinds, sweep.deaf) = (kinds, deaf);
         sweep
     }
 
@@ -236,9 +232,7 @@ impl Visitor for FirstPass<'_> {
         let Some(answer_ns) = hold.answer_ns else { return };
         let hogging = self.sweep.hogging.entry(hold.thread).or_default();
         hogging.answers += 1;
-        hogging.limit_ns = self.limits.slow_answer_ns(hold.thread);
-        hogging.is_deaf = self.limits.is_deaf(hold.thread);
-        if answer_ns < hogging.limit_ns {
+        if answer_ns < self.limits.deaf.slow_ns(hold.thread) {
             return;
         }
         hogging.times += 1;

@@ -31,7 +31,7 @@ impl Context<'_> {
             .iter()
             .filter(|(_, hogging)| self.is_hog(hogging))
             .max_by_key(|&(&thread, hogging)| (hogging.kept_ns, thread))?;
-        let Hogging { times, limit_ns, longest_ns, kept_ns, before_ns, ref kept, .. } = *hogging;
+        let Hogging { times, longest_ns, kept_ns, before_ns, ref kept, .. } = *hogging;
         let victims = self.labels(most(kept));
         let blocker = self.labels.of(thread);
         let mut text = format!(
@@ -40,7 +40,7 @@ impl Context<'_> {
             blocker.label,
             words::of(times, "time", "times"),
             self.meanwhile(),
-            length(limit_ns),
+            length(self.sweep.deaf.slow_ns(thread)),
             length(longest_ns),
         );
         if !victims.is_empty() {
@@ -51,7 +51,7 @@ impl Context<'_> {
                 length(before_ns)
             );
         }
-        text += match hogging.is_deaf {
+        text += match self.sweep.deaf.is(thread) {
             true => ". It runs C code that keeps the lock.",
             false => ". It runs C code that keeps the lock, or the system gave it no processor.",
         };

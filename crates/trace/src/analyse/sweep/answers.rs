@@ -1,5 +1,6 @@
 //! How soon threads heed drop requests.
 
+use crate::analyse::kinds::Kinds;
 use crate::format::{Kind, MAX_LOCKS};
 use crate::histogram::{BUCKETS, bucket, quantile_ns};
 use crate::read::Trace;
@@ -14,12 +15,19 @@ const AT_ONCE_NS: u64 = 100_000;
 const AT_ONCE_SHARE: f64 = 0.05;
 const DEAF_LEAST: u64 = 5;
 
-/// The threads that usually do not hear that they are asked.
-pub struct Deaf(Vec<bool>);
+/// The threads that usually do not hear that they are asked, and what is slow of anybody.
+#[derive(Default)]
+pub struct Deaf {
+    /// By kind.
+    deaf: Vec<bool>,
+    /// Of those who are not.
+    slow_ns: u64,
+}
 
 impl Deaf {
-    /// `kind`: whose answers count together.
-    pub fn of(trace: &Trace, threads: usize, kind: impl Fn(u16) -> u16) -> Deaf {
+    /// `kinds`: whose answers count together. `slow_ns`: what is a slow answer of a thread that is
+    /// not deaf.
+    pub fn of(trace: &Trace, threads: usize, kinds: &Kinds, slow_ns: u64) -> Deaf {
         let mut counts = vec![[0u32; BUCKETS]; threads];
         // By lock: who holds it, and since when it is asked for.
         let mut held: Vec<Option<(u16, Option<u64>)>> = vec![None; MAX_LOCKS];
@@ -36,7 +44,7 @@ impl Deaf {
                 Kind::Release => {
                     if let Some((holder, Some(asked_ns))) = lock.take()
                         && holder == event.thread
-                        && let Some(counts) = counts.get_mut(usize::from(kind(holder)))
+                        && let Some(counts) = counts.get_mut(usize::from(kinds.kind(holder)))
                         && let Some(count) =
                             counts.get_mut(bucket(event.at_ns.saturating_sub(asked_ns)))
                     {
@@ -51,15 +59,15 @@ impl Deaf {
                 && quantile_ns(counts, 0.5).is_some_and(|median_ns| median_ns >= DEAF_NS)
                 && quantile_ns(counts, AT_ONCE_SHARE).is_some_and(|ns| ns >= AT_ONCE_NS)
         };
-        Deaf(counts.iter().map(is_deaf).collect())
+        Deaf { deaf: counts.iter().map(is_deaf).collect(), slow_ns }
     }
 
     pub fn is(&self, kind: u16) -> bool {
-        self.0.get(usize::from(kind)).is_some_and(|&deaf| deaf)
+        self.deaf.get(usize::from(kind)).is_some_and(|&deaf| deaf)
     }
 
-    /// What is a slow answer of `kind`, if that of others is `slow_ns`.
-    pub fn slow_ns(&self, kind: u16, slow_ns: u64) -> u64 {
-        if self.is(kind) { slow_ns.min(DEAF_NS) } else { slow_ns }
+    /// The least length of a slow answer of `kind`.
+    pub fn slow_ns(&self, kind: u16) -> u64 {
+        if self.is(kind) { self.slow_ns.min(DEAF_NS) } else { self.slow_ns }
     }
 }

@@ -86,31 +86,9 @@ pub trait Visitor {
 #[derive(Clone, Copy)]
 pub struct Limits<'l> {
     pub interval_ns: u64,
-    slow_answer_ns: u64,
     pub long_hold_ns: u64,
-    kinds: &'l Kinds,
-    deaf: &'l Deaf,
-}
-
-impl<'l> Limits<'l> {
-    pub fn new(
-        interval_ns: u64,
-        slow_answer_ns: u64,
-        long_hold_ns: u64,
-        kinds: &'l Kinds,
-        deaf: &'l Deaf,
-    ) -> Self {
-        Limits { interval_ns, slow_answer_ns, long_hold_ns, kinds, deaf }
-    }
-
-    pub fn is_deaf(&self, kind: u16) -> bool {
-        self.deaf.is(kind)
-    }
-
-    /// The least length of a slow answer of `kind`.
-    pub fn slow_answer_ns(&self, kind: u16) -> u64 {
-        self.deaf.slow_ns(kind, self.slow_answer_ns)
-    }
+    pub kinds: &'l Kinds,
+    pub deaf: &'l Deaf,
 }
 
 #[derive(Clone, Copy)]
@@ -356,7 +334,7 @@ impl<V: Visitor> Walk<'_, V> {
             if overlap_ns == 0 {
                 continue;
             }
-            let slow_ns = limits.slow_answer_ns(hold.thread);
+            let slow_ns = limits.deaf.slow_ns(hold.thread);
             let slow = hold.answer_ns.is_some_and(|answer_ns| answer_ns >= slow_ns);
             if slow {
                 wait.behind_slow_ns = wait.behind_slow_ns.saturating_add(overlap_ns);
