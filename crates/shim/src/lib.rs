@@ -13,6 +13,7 @@ mod host;
 mod latch;
 mod locks;
 mod names;
+mod notes;
 mod python;
 mod real;
 mod records;
@@ -49,7 +50,7 @@ unsafe extern "C" fn constructor(
 unsafe extern "C" fn forked() {
     tracing::forked();
     locks::forked();
-    names::forked();
+    notes::forked();
     threads::forked();
 }
 

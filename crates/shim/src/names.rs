@@ -5,87 +5,21 @@
 //! call `pthread_create`, with the lock held. There the name is read, through the interpreter's
 //! public API, and left for the new thread to find, with the number of the one that made it.
 
-use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::notes::{self, NAME_BYTES, Note};
 use crate::threads::{self, Me};
 use crate::{config, python, real, sys, tracing};
 
-pub const NAME_BYTES: usize = 64;
-
-/// What new threads have not fetched yet. A thread that starts another waits for it, so a
-/// few places do; when they are all taken a thread goes without.
-static LEFT: [Left; 32] = [const { Left::new() }; 32];
-
-/// | `thread` | means |
-/// |---|---|
-/// | `FREE` | nothing here |
-/// | `TAKEN` | one thread is at the note |
-/// | other | the note is for that thread (a `pthread_t`) |
-struct Left {
-    thread: AtomicU64,
-    note: UnsafeCell<Note>,
-}
-
-#[derive(Clone, Copy)]
-struct Note {
-    name: [u8; NAME_BYTES],
-    /// See `Slot::made_by`.
-    made_by: u64,
-}
-
-// SAFETY: `note` is reached only by the one thread that moved `thread` to `TAKEN`.
-unsafe impl Sync for Left {}
-
-const FREE: u64 = 0;
-const TAKEN: u64 = u64::MAX;
-
-impl Left {
-    const fn new() -> Left {
-        let note = Note { name: [0; NAME_BYTES], made_by: 0 };
-        Left { thread: AtomicU64::new(FREE), note: UnsafeCell::new(note) }
-    }
-
-    /// Takes the place in state `from`, does `act`, and leaves it in state `to`.
-    fn take(&self, from: u64, to: u64, act: impl FnOnce(&mut Note)) -> bool {
-        // Acquire pairs with the Release below: the note is seen.
-        if self.thread.compare_exchange(from, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_err()
-        {
-            return false;
-        }
-        // SAFETY: this thread moved it to `TAKEN`.
-        act(unsafe { &mut *self.note.get() });
-        self.thread.store(to, Ordering::Release);
-        true
-    }
-}
-
 /// A thread was made by the calling one, `me`, which holds a lock of the interpreter's.
-pub fn leave_for(thread: u64, me: Me) {
+fn leave_for(thread: u64, me: Me) {
     let made_by = u64::from(me.seat().generation) << 32 | u64::from(me.who.0 + 1);
     let mut note = Note { name: [0; NAME_BYTES], made_by };
-    if !python::starts_thread(are_wanted().then_some(&mut note.name)) {
-        return;
+    if are_wanted() {
+        python::name_of_starting(&mut note.name);
     }
-    // One that is there for it was for an earlier thread, which never used a lock.
-    let _ = [thread, FREE]
-        .iter()
-        .any(|&state| LEFT.iter().any(|left| left.take(state, thread, |place| *place = note)));
-}
-
-fn fetch() -> Option<Note> {
-    let me = real::thread_self();
-    let mut found = None;
-    LEFT.iter().any(|left| left.take(me, FREE, |place| found = Some(*place)));
-    found
-}
-
-/// In a forked child: those that the notes are for are not in it.
-pub fn forked() {
-    for left in &LEFT {
-        left.thread.store(FREE, Ordering::Relaxed);
-    }
+    notes::leave(thread, note);
 }
 
 fn text(name: &[u8]) -> &[u8] {
@@ -150,7 +84,7 @@ pub fn acquired(me: Me) {
     }
     let given = &me.slot.inherited.1;
     if count == 1
-        && let Some(note) = fetch()
+        && let Some(note) = notes::fetch(real::thread_self())
     {
         me.slot.made_by.store(note.made_by, Ordering::Relaxed);
         let name = text(&note.name);

@@ -6,7 +6,7 @@ use core::mem::transmute;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use crate::names::NAME_BYTES;
+use crate::notes::NAME_BYTES;
 use crate::real;
 
 /// A `PyObject *`.
@@ -83,23 +83,20 @@ impl Api {
         }
     }
 
-    /// Whether a thread is being started. Its name goes to `place`, if there is one, no other thread
-    /// is being started with it, and it can be read.
+    /// Writes the name of the one thread that is being started to `place`.
     ///
     /// # Safety
     /// As for `limbo`.
-    unsafe fn starts_thread(&self, place: Option<&mut [u8; NAME_BYTES]>) -> bool {
+    unsafe fn name_of_starting(&self, place: &mut [u8; NAME_BYTES]) {
         // SAFETY: as the caller says; that `_limbo` is a dictionary is told by its size, which is
         // -1 for anything else.
         unsafe {
-            let Some(limbo) = self.limbo() else { return false };
-            let starting = (self.dict_size)(limbo);
-            if let (1, Some(place)) = (starting, place)
+            if let Some(limbo) = self.limbo()
+                && (self.dict_size)(limbo) == 1
                 && let Some(thread) = self.only(limbo)
             {
                 self.name(thread, place);
             }
-            starting > 0
         }
     }
 
@@ -142,22 +139,21 @@ impl Api {
     }
 }
 
-/// Whether the calling thread is starting one of Python's; reads its name if there is a `place`
-/// for it. The caller holds a lock of the interpreter's and is inside a call that the interpreter
-/// made with its thread state in place.
-pub fn starts_thread(place: Option<&mut [u8; NAME_BYTES]>) -> bool {
-    let Some(api) = Api::load() else { return false };
+/// Writes the name of the thread that the calling one is starting to `place`, if it is one of
+/// Python's, no other one is being started with it, and it can be read. The caller holds a lock of
+/// the interpreter's and is inside a call that the interpreter made with its thread state in place.
+pub fn name_of_starting(place: &mut [u8; NAME_BYTES]) {
+    let Some(api) = Api::load() else { return };
     // SAFETY: the lock is held by the calling thread, which `threads::holder` found, and
     // CPython detaches a thread state before it gives its lock up: so it is in place. An error
     // that is pending is left alone; one of ours is cleared.
     unsafe {
         if !(api.error_occurred)().is_null() {
-            return false;
+            return;
         }
-        let starts = api.starts_thread(place);
+        api.name_of_starting(place);
         if !(api.error_occurred)().is_null() {
             (api.error_clear)();
         }
-        starts
     }
 }

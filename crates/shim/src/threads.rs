@@ -10,7 +10,9 @@ use deconvoy_policy::{MAX_THREADS, WaiterId};
 use crate::names::{self, Inherited};
 use crate::{config, host, real, sys, tracing};
 
-/// What is kept of a thread. Written by the thread itself but for `priority` and `next_free`.
+/// What is kept of a thread. Written by the thread itself but for `priority` and `next_free`; no
+/// two share a cache line, nor a pair of lines that a processor fetches together.
+#[repr(align(128))]
 pub struct Slot {
     /// Which of the threads under this number it is; 0: none yet.
     pub generation: AtomicU32,
