@@ -115,9 +115,9 @@ impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
         self.observer.event(now, event);
         self.actions.clear();
         self.policy.step(now, event, &mut self.actions);
-        let actions = self.actions;
-        let mut ask = false;
-        for &action in actions.as_slice() {
+        let (mut ask, mut done) = (false, 0);
+        while let Some(&action) = self.actions.as_slice().get(done) {
+            done += 1;
             self.observer.action(now, action);
             match action {
                 Action::Ask { who } => ask |= who == me,

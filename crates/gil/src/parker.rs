@@ -208,11 +208,13 @@ impl Parker {
     }
 
     /// Makes the waiter look at the times again, if it is about to sleep, or sleeps and `matters`.
+    /// One that was woken looks at them on its way.
     fn retime(&self, system: &impl System, matters: impl FnOnce(u64) -> bool) {
         // Release pairs with the Acquire in `park`, where the times are read; Acquire with the
         // announcement there, for `sleeps_until`.
         let before = self.state.fetch_or(RETIME, Ordering::AcqRel);
-        if before & PARKED != 0 && matters(self.sleeps_until.load(Ordering::Relaxed)) {
+        if before & (PARKED | WOKEN) == PARKED && matters(self.sleeps_until.load(Ordering::Relaxed))
+        {
             system.futex_wake(&self.state, 1);
         }
     }

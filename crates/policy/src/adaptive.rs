@@ -23,10 +23,10 @@
 //! |---|---|---|
 //! | `slice` | 5 ms | CPython's switch interval: as many switches as stock, no more |
 //! | `credit` | 5 ms | a slice: what the longest absence is worth |
-//! | `wakeup` | 500 us | a tenth of a slice: a thread that computes this long between calls still preempts, and a pair of threads that hand work to and fro beside a busy one shares at this grain |
+//! | `wakeup` | 500 us | a tenth of a slice: a thread that computes this long between calls still preempts and does not count as one that computes, and a pair of threads that hand work to and fro beside a busy one shares at this grain |
 //! | `grace` | 30 us | what a hand-over to a sleeper costs: a wake-up on a virtual machine. A shorter absence is not worth one |
 //! | `handover` | 5 us | the same for one that is awake (1 us there and 1 us back), and a margin. With 30 us, CPU-bound threads lost 2 % at 1,000 messages a second, and messages won nothing |
-//! | `guard` | 100 us | what a thread may finish before it is asked: one without credit to give an interrupted slice back, one with credit after another has arrived; who needs less at a time does not compute |
+//! | `guard` | 100 us | what a thread may finish before it is asked: one without credit to give an interrupted slice back, one with credit after another has arrived, one that needs no more at a time |
 //! | `linger` | 50 us | a sleep and a wake-up on a virtual machine (35 us) and a margin: beyond that, sleeping is cheaper |
 //!
 //! Pathology: none known. With more I/O-bound threads than the lock can serve, each of them and
@@ -36,11 +36,12 @@ mod hand_off;
 mod inherit;
 mod linger;
 mod rules;
+mod timers;
 
 use crate::queue::Queue;
 use crate::slots::{QueueId, Slots};
 use crate::timeout::DEFAULT_INTERVAL;
-use crate::{Action, Actions, Event, Nanos, Policy, Slot, WaiterId};
+use crate::{Actions, Event, Nanos, Policy, Slot, WaiterId};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Params {
@@ -156,44 +157,6 @@ impl<'a> Adaptive<'a> {
         self.slots.at_mut(who).timer = Nanos::ZERO;
     }
 
-    /// `who` must act on the present hold: ask now, or set a timer for when it is due.
-    fn consider(&mut self, now: Nanos, who: WaiterId, actions: &mut Actions) {
-        let Some(hold) = self.hold else { return };
-        // A request can be lost on its way to the holder: it is repeated after a slice. And it is
-        // the asker's alone: CPython 3.9 to 3.12 hand it to the asker's own interpreter, so that a
-        // holder of another interpreter that shares the lock hears only its own kin.
-        let mine = self.slots.at(who).asked_at;
-        let at = if hold.asked.is_some() && mine >= hold.since {
-            mine.after(self.params.slice)
-        } else {
-            self.due(now, &hold, who)
-        };
-        if at <= now {
-            let unheard = self.unheard(now);
-            if let Some(hold) = &mut self.hold {
-                hold.asked = hold.asked.or(Some(now));
-            }
-            self.slots.at_mut(who).asked_at = now;
-            actions.push(Action::Ask { who });
-            self.linger(now, who, now.after(self.params.linger), actions);
-            self.set_timer(who, now.after(self.params.slice), actions);
-            let behind = Queue::behind(&self.slots, who).filter(|_| unheard);
-            for other in self.heads().into_iter().chain([behind]).flatten() {
-                if other != who && self.slots.at(other).timer == Nanos::ZERO {
-                    let at = self.due(now, &hold, other);
-                    self.set_timer(other, at, actions);
-                }
-            }
-        } else {
-            self.set_timer(who, at, actions);
-        }
-    }
-
-    fn set_timer(&mut self, who: WaiterId, at: Nanos, actions: &mut Actions) {
-        self.slots.at_mut(who).timer = at;
-        actions.push(Action::Timer { who, at });
-    }
-
     fn arrive(&mut self, now: Nanos, who: WaiterId, actions: &mut Actions) {
         self.slots.at_mut(who).timer = Nanos::ZERO;
         self.woken = self.woken.filter(|&other| other != who);
@@ -207,11 +170,13 @@ impl<'a> Adaptive<'a> {
             if let Some(next) = self.next(now).filter(|&next| self.granted != Some(next)) {
                 self.grant(next, actions);
             }
-            return;
+            return self.look_later(now, who, actions);
         };
         if self.keeps_timer(who) {
             self.consider(now, who, actions);
             self.linger_for_return(now, &hold, who, actions);
+        } else {
+            self.look_later(now, who, actions);
         }
     }
 
@@ -266,19 +231,6 @@ impl<'a> Adaptive<'a> {
         self.clock_from = now.after(credit);
         self.hold = Some(Hold { who, since: now, credit, asked: None });
         self.watch(now, actions);
-    }
-
-    /// The lock has a new holder: whoever may ask it first needs a timer that is early enough.
-    fn watch(&mut self, now: Nanos, actions: &mut Actions) {
-        let Some(hold) = self.hold else { return };
-        let due = |who| (self.due(now, &hold, who), who);
-        let first = self.heads().into_iter().flatten().map(due).min_by_key(|&(at, _)| at);
-        if let Some((at, who)) = first {
-            let timer = self.slots.at(who).timer;
-            if timer == Nanos::ZERO || at < timer {
-                self.set_timer(who, at, actions);
-            }
-        }
     }
 
     fn release(&mut self, now: Nanos, who: WaiterId, asked: bool, actions: &mut Actions) {
@@ -383,7 +335,7 @@ impl Policy for Adaptive<'_> {
     }
 
     fn computes(&self, who: WaiterId) -> bool {
-        self.has_no_credit(who) && !self.is_brief(who)
+        self.has_no_credit(who) && self.needs(who) >= self.params.wakeup
     }
 
     /// A waiter without credit sees every other thread use a slice before it, and each of them

@@ -81,9 +81,16 @@ impl Adaptive<'_> {
         };
         // Whoever lives on its credit is likely to be done soon, and may have woken `who` itself: a
         // worker that hands over a result still has to say that it is idle.
-        let brief = self.turn != Some(hold.who) && hold.credit >= self.params.wakeup;
-        let patience = if brief { self.params.guard } else { Nanos::ZERO };
-        let at = at.max(self.slots.at(who).arrived_at.after(patience));
+        let has_credit = self.turn != Some(hold.who) && hold.credit >= self.params.wakeup;
+        let arrived = self.slots.at(who).arrived_at;
+        let at = if has_credit {
+            at.max(arrived.after(self.params.guard))
+        } else if self.needs(hold.who) < self.params.wakeup {
+            // With or without credit, it does not compute and gives the lock up by itself.
+            at.max(hold.since.min(arrived).after(self.params.guard))
+        } else {
+            at
+        };
         match self.hands_off {
             Some(interval) => at.max(hold.since.after(interval)),
             None => at,
@@ -108,10 +115,10 @@ impl Adaptive<'_> {
         }
     }
 
-    /// It needs the lock for a moment at a time, whether it has credit or not.
-    pub(super) fn is_brief(&self, who: WaiterId) -> bool {
+    /// For how long it needs the lock between two real absences.
+    pub(super) fn needs(&self, who: WaiterId) -> Nanos {
         let slot = self.slots.at(who);
-        slot.burst.max(slot.burst_now) < self.params.guard
+        slot.burst.max(slot.burst_now)
     }
 
     /// A request is out for so long that the holder cannot have heard it: those behind the first

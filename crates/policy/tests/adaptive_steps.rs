@@ -1,0 +1,186 @@
+//! What `adaptive` does step by step.
+
+use deconvoy_policy::{Action, Actions, AnyPolicy, Event, Nanos, Policy, Slot, Spec, WaiterId};
+
+/// A policy that is told what happens, one thing after the other.
+struct Told<'a> {
+    policy: AnyPolicy<'a>,
+    now: Nanos,
+}
+
+impl<'a> Told<'a> {
+    fn new(slots: &'a mut [Slot], threads: u32) -> Told<'a> {
+        let policy = Spec::parse("adaptive").unwrap().build(2, slots);
+        let mut told = Told { policy, now: Nanos::from_millis(1) };
+        for who in (0..threads).map(WaiterId) {
+            told.tell(Event::Start { who, priority: 0 });
+        }
+        told
+    }
+
+    fn tell(&mut self, event: Event) -> Vec<Action> {
+        let mut actions = Actions::new();
+        self.policy.step(self.now, event, &mut actions);
+        actions.as_slice().to_vec()
+    }
+
+    fn pass(&mut self, time: Nanos) {
+        self.now = self.now.after(time);
+    }
+
+    /// How long `who`, which arrives now, lets the holder be.
+    fn patience_us(&mut self, who: WaiterId) -> u64 {
+        let asks_at = timer_of(who, &self.tell(Event::Arrive { who }));
+        asks_at.unwrap().since(self.now).0 / 1_000
+    }
+}
+
+/// A thread for each request: what the one that accepts them has earned by waiting is shared by
+/// those that it makes, and no more than that.
+#[test]
+fn adaptive_gives_a_new_thread_half_of_what_its_maker_has() {
+    let [maker, spinner] = [0, 1].map(WaiterId);
+    let mut slots = [Slot::default(); 8];
+    let mut told = Told::new(&mut slots, 2);
+    told.tell(Event::Acquire { who: spinner });
+    told.pass(Nanos::from_millis(50));
+    let mut before_asked_us = Vec::new();
+    for who in (2..6).map(WaiterId) {
+        told.tell(Event::Start { who, priority: 0 });
+        told.tell(Event::Made { who, by: maker });
+        told.tell(Event::Release { who: spinner, asked: true });
+        told.tell(Event::Acquire { who });
+        before_asked_us.push(told.patience_us(spinner));
+        told.tell(Event::Release { who, asked: false });
+        told.tell(Event::Acquire { who: spinner });
+    }
+    // 100 us of patience in each.
+    assert_eq!(before_asked_us, [2_600, 1_350, 725, 600]);
+}
+
+/// The maker was forced out just before, and comes back with what it keeps: not with all of it.
+#[test]
+fn adaptive_takes_what_it_gives_from_a_maker_that_was_forced_out() {
+    let [maker, spinner, new] = [0, 1, 2].map(WaiterId);
+    let mut slots = [Slot::default(); 3];
+    let mut told = Told::new(&mut slots, 2);
+    told.tell(Event::Acquire { who: spinner });
+    told.pass(Nanos::from_millis(50));
+    told.tell(Event::Release { who: spinner, asked: true });
+    told.tell(Event::Acquire { who: maker });
+    told.tell(Event::Release { who: maker, asked: true });
+    told.tell(Event::Start { who: new, priority: 0 });
+    told.tell(Event::Made { who: new, by: maker });
+    told.tell(Event::Acquire { who: new });
+    told.tell(Event::Release { who: new, asked: false });
+    told.tell(Event::Acquire { who: maker });
+    assert_eq!(told.patience_us(spinner), 2_600);
+}
+
+/// A thread that computes was told to try, and comes only after the next two hand-offs: it waits
+/// on. One that has credit may try.
+#[test]
+fn adaptive_calls_back_who_comes_late_and_computes() {
+    let [spinner, first, second] = [0, 1, 2].map(WaiterId);
+    for computes in [true, false] {
+        let mut slots = [Slot::default(); 3];
+        let mut told = Told::new(&mut slots, 3);
+        // It stays away for long, so that no grace is worth while.
+        for _ in 0..32 {
+            told.tell(Event::Acquire { who: first });
+            told.tell(Event::Release { who: first, asked: false });
+            told.pass(Nanos::from_millis(2));
+        }
+        if computes {
+            told.tell(Event::Acquire { who: spinner });
+            told.pass(Nanos::from_millis(50));
+            told.tell(Event::Release { who: spinner, asked: true });
+        }
+        told.tell(Event::Acquire { who: first });
+        told.tell(Event::Arrive { who: spinner });
+        told.pass(Nanos::from_micros(50));
+        let woken = told.tell(Event::Release { who: first, asked: false });
+        assert!(woken.contains(&Action::Wake { who: spinner }), "{computes}: {woken:?}");
+        told.tell(Event::Acquire { who: first });
+        told.tell(Event::Arrive { who: second });
+        let actions = told.tell(Event::Release { who: first, asked: false });
+        let called_back = actions.contains(&Action::Recall { who: spinner });
+        assert_eq!(called_back, computes, "{actions:?}");
+    }
+}
+
+/// Without credit, because it blocks for less time than it computes, and yet no thread that others
+/// should make room for.
+#[test]
+fn adaptive_does_not_say_that_a_thread_computes_which_needs_the_lock_for_a_moment() {
+    for (burst, computes) in [(Nanos::from_micros(60), false), (Nanos::from_millis(1), true)] {
+        let who = WaiterId(0);
+        let mut slots = [Slot::default(); 1];
+        let mut told = Told::new(&mut slots, 1);
+        for _ in 0..32 {
+            told.tell(Event::Acquire { who });
+            told.pass(burst);
+            told.tell(Event::Release { who, asked: false });
+            told.pass(Nanos::from_micros(40));
+        }
+        told.tell(Event::Acquire { who });
+        assert_eq!(told.policy.computes(who), computes, "{burst:?}");
+    }
+}
+
+/// Whoever gives the lock up for good within a moment is let be for a moment, credit or not; one
+/// that is back at once computes, however short its holds.
+#[test]
+fn adaptive_lets_a_thread_be_that_does_not_compute() {
+    let [holder, other] = [0, 1].map(WaiterId);
+    for (hold_us, away_us, computes) in
+        [(60, 40, false), (300, 40, false), (60, 2, true), (900, 40, true)]
+    {
+        let mut slots = [Slot::default(); 2];
+        let mut told = Told::new(&mut slots, 2);
+        for _ in 0..200 {
+            told.tell(Event::Acquire { who: holder });
+            told.pass(Nanos::from_micros(hold_us));
+            told.tell(Event::Release { who: holder, asked: false });
+            told.pass(Nanos::from_micros(away_us));
+        }
+        told.tell(Event::Acquire { who: holder });
+        told.pass(Nanos::from_micros(20));
+        let actions = told.tell(Event::Arrive { who: other });
+        let asks = actions.contains(&Action::Ask { who: other });
+        assert_eq!(asks, computes, "{hold_us} and {away_us}: {actions:?}");
+        if !asks {
+            assert_eq!(timer_of(other, &actions), Some(told.now.after(Nanos::from_micros(80))));
+        }
+    }
+}
+
+fn timer_of(who: WaiterId, actions: &[Action]) -> Option<Nanos> {
+    actions.iter().find_map(|&action| match action {
+        Action::Timer { who: of, at } if of == who => Some(at),
+        _ => None,
+    })
+}
+
+/// A timer that somebody else sets costs a wake-up: each waiter sets one of its own as it arrives,
+/// and a new holder none that is only a little earlier.
+#[test]
+fn adaptive_wakes_nobody_to_tell_it_when_to_ask() {
+    let threads = [0, 1, 2, 3].map(WaiterId);
+    let mut slots = [Slot::default(); 4];
+    let mut told = Told::new(&mut slots, 4);
+    told.tell(Event::Acquire { who: threads[0] });
+    for &who in &threads[1..] {
+        told.pass(Nanos::from_micros(10));
+        let actions = told.tell(Event::Arrive { who });
+        let timer = timer_of(who, &actions).unwrap();
+        assert!(timer <= told.now.after(Nanos::from_micros(500)), "{who:?}: {actions:?}");
+    }
+    for pair in threads.windows(2) {
+        told.pass(Nanos::from_micros(20));
+        told.tell(Event::Release { who: pair[0], asked: false });
+        let actions = told.tell(Event::Acquire { who: pair[1] });
+        let told_to = |action: &Action| matches!(action, Action::Timer { .. });
+        assert!(!actions.iter().any(told_to), "{pair:?}: {actions:?}");
+    }
+}
