@@ -174,7 +174,7 @@ impl<'a> Adaptive<'a> {
         };
         if self.keeps_timer(who) {
             self.consider(now, who, actions);
-            self.linger_for_return(now, &hold, who, actions);
+            self.linger_for_a_moment(now, &hold, who, actions);
         } else {
             self.look_later(now, who, actions);
         }

@@ -155,6 +155,29 @@ fn adaptive_lets_a_thread_be_that_does_not_compute() {
     }
 }
 
+/// One that arrives behind a holder with credit stays awake, unless that one is known to need the lock
+/// for long, or somebody else is awake.
+#[test]
+fn adaptive_stays_awake_for_a_moment() {
+    let [holder, first, second] = [0, 1, 2].map(WaiterId);
+    for (hold_us, lingers) in [(20, true), (400, false)] {
+        let mut slots = [Slot::default(); 3];
+        let mut told = Told::new(&mut slots, 3);
+        for _ in 0..32 {
+            told.tell(Event::Acquire { who: holder });
+            told.pass(Nanos::from_micros(hold_us));
+            told.tell(Event::Release { who: holder, asked: false });
+            told.pass(Nanos::from_millis(10));
+        }
+        told.tell(Event::Acquire { who: holder });
+        let mut stays_awake = |who| {
+            let actions = told.tell(Event::Arrive { who });
+            actions.iter().any(|action| matches!(action, Action::Linger { .. }))
+        };
+        assert_eq!([stays_awake(first), stays_awake(second)], [lingers, false], "{hold_us}");
+    }
+}
+
 fn timer_of(who: WaiterId, actions: &[Action]) -> Option<Nanos> {
     actions.iter().find_map(|&action| match action {
         Action::Timer { who: of, at } if of == who => Some(at),

@@ -43,9 +43,11 @@ impl Adaptive<'_> {
         }
     }
 
-    /// A thread that was interrupted in its slice stays awake when the holder is known to need
-    /// the lock only for a moment.
-    pub(super) fn linger_for_return(
+    /// Whoever arrives stays awake when the holder needs the lock only for a moment, as far as that
+    /// is known: one that was interrupted in its slice, and one behind a holder that lives on its
+    /// credit, if nobody else is awake. To sleep would take longer, and its timer alone costs a
+    /// virtual machine two exits.
+    pub(super) fn linger_for_a_moment(
         &mut self,
         now: Nanos,
         hold: &Hold,
@@ -53,7 +55,10 @@ impl Adaptive<'_> {
         actions: &mut Actions,
     ) {
         let expected = self.slots.at(hold.who).burst;
-        if self.turn == Some(who) && hold.credit.0 > 0 && expected < self.params.linger {
+        let interrupted = self.turn == Some(who) && hold.credit.0 > 0;
+        let alone = self.lingerer.is_none_or(|other| other.until <= now);
+        let moment = interrupted || (hold.credit >= self.params.wakeup && alone);
+        if moment && expected < self.params.linger {
             let until = now.after(self.params.linger).after(expected);
             self.linger(now, who, until, actions);
         }
