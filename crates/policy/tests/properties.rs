@@ -144,6 +144,22 @@ fn adaptive_serves_an_io_thread_at_once_beside_spinners() {
     }
 }
 
+/// One that computes, and gives the lock up for an instant to write a line: its holds are short, and
+/// to wait for their ends would be to wait for a wake-up, which comes too late each time.
+#[test]
+fn adaptive_serves_an_io_thread_at_once_beside_one_that_writes_as_it_computes() {
+    for hold_ns in [30_000, 80_000, 300_000] {
+        let writes = Program { hold_ns, away_ns: 2_000, priority: 0 };
+        run("adaptive", QUIET, &[writes, IO], |model| {
+            let mut waits = model.served()[&1].waits_ns.clone();
+            waits.sort_unstable();
+            let [p50, p99] = [50, 99].map(|percent| waits[waits.len() * percent / 100]);
+            assert!(p50 <= QUIET.wake_ns + 2 * QUIET.check_ns, "{hold_ns}: p50 {p50} ns");
+            assert!(p99 <= 3 * QUIET.wake_ns, "{hold_ns}: p99 {p99} ns");
+        });
+    }
+}
+
 #[test]
 fn timeout_shows_the_convoy() {
     run("timeout", QUIET, &[SPIN, IO], |model| {
