@@ -2,7 +2,7 @@
 //!
 //! | `state` bit | set by | cleared by | says |
 //! |---|---|---|---|
-//! | `WOKEN` | a waker | the waiter, with the guard held | look at the lock |
+//! | `WOKEN` | a waker | the waiter, or who calls it back, with the guard held | look at the lock |
 //! | `RETIME` | a waker | the waiter, before it looks at the times | `timer`, `floor` or `linger` changed |
 //! | `PARKED` | the waiter, before it sleeps | the waiter, after | a wake-up needs a system call |
 //!
@@ -12,6 +12,9 @@
 //!   word is not 0, and the waiter looks at the times again;
 //! - after it: the waker sees `PARKED`, and wakes the sleeper if it would sleep too long. A sleep
 //!   that has not begun does not begin, since the word is no longer `PARKED` alone.
+//!
+//! A waiter that was woken needs no second system call: `RETIME` stays set until it looks, so that the
+//! word is not `PARKED` alone even if the wake-up is taken back.
 //!
 //! Checked in every order with loom (`ci/loom`).
 

@@ -81,6 +81,15 @@ fn a_timer_that_is_due_is_never_slept_past() {
 }
 
 #[test]
+fn a_timer_that_is_set_between_a_wake_up_and_its_end_is_not_slept_past() {
+    check(|parker, system| {
+        parker.wake(system);
+        parker.set_timer(system, NOW);
+        parker.take_woken();
+    });
+}
+
+#[test]
 fn a_later_timer_does_not_hide_an_earlier_one() {
     check(|parker, system| {
         parker.set_timer(system, Nanos(NOW.0 + 10));

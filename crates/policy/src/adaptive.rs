@@ -10,9 +10,10 @@
 //!   elsewhere (and while it waits, unless it was forced out), spent by holding, capped. So a
 //!   thread that mostly blocks has full credit and one that computes has none, whatever kind of
 //!   calls it makes and whatever it did before.
-//! - on arrive: a waiter with `wakeup` more credit than the holder asks at once; one with less
-//!   asks when it has earned it; one without credit asks when the slice of the holder is over.
-//!   A thread that was preempted in its slice goes on with it before the next one starts.
+//! - on arrive: a waiter with `wakeup` more credit than a holder that computes asks at once, and
+//!   any other holder after `guard`; one with less asks when it has earned it; one without credit
+//!   asks when the slice of the holder is over. A thread that was preempted in its slice goes on
+//!   with it before the next one starts.
 //! - on release: most credit first; without credit, first come first served. A releaser who would
 //!   preempt the next one at once, and who is expected back before a hand-over would pay, is left
 //!   a grace to return in.
@@ -339,7 +340,8 @@ impl Policy for Adaptive<'_> {
     }
 
     /// A waiter without credit sees every other thread use a slice before it, and each of them
-    /// earn at most the credit cap and what those slices are worth.
+    /// earn at most the credit cap and what those slices are worth. `wakeup` is what a turn may
+    /// overrun by before it is asked: `guard` and the slack of a timer.
     fn bound(&self, threads: u32, check: Nanos) -> Option<Nanos> {
         let n = u64::from(threads.max(1));
         let p = &self.params;

@@ -113,7 +113,8 @@ fn adaptive_calls_back_who_comes_late_and_computes() {
 /// should make room for.
 #[test]
 fn adaptive_does_not_say_that_a_thread_computes_which_needs_the_lock_for_a_moment() {
-    for (burst, computes) in [(Nanos::from_micros(60), false), (Nanos::from_millis(1), true)] {
+    for (burst_us, computes) in [(60, false), (300, false), (1_000, true)] {
+        let burst = Nanos::from_micros(burst_us);
         let who = WaiterId(0);
         let mut slots = [Slot::default(); 1];
         let mut told = Told::new(&mut slots, 1);
@@ -155,6 +156,29 @@ fn adaptive_lets_a_thread_be_that_does_not_compute() {
     }
 }
 
+/// However often it gives the lock up and takes it back, a waiter is patient once.
+#[test]
+fn adaptive_is_not_patient_anew_with_each_hold() {
+    let [holder, other] = [0, 1].map(WaiterId);
+    let mut slots = [Slot::default(); 2];
+    let mut told = Told::new(&mut slots, 2);
+    for _ in 0..200 {
+        told.tell(Event::Acquire { who: holder });
+        told.pass(Nanos::from_micros(60));
+        told.tell(Event::Release { who: holder, asked: false });
+        told.pass(Nanos::from_micros(40));
+    }
+    told.tell(Event::Acquire { who: holder });
+    told.tell(Event::Arrive { who: other });
+    told.pass(Nanos::from_micros(60));
+    told.tell(Event::Release { who: holder, asked: false });
+    told.pass(Nanos::from_micros(5));
+    told.tell(Event::Acquire { who: holder });
+    told.pass(Nanos::from_micros(35));
+    let actions = told.tell(Event::Expire { who: other });
+    assert!(actions.contains(&Action::Ask { who: other }), "{actions:?}");
+}
+
 /// One that arrives behind a holder with credit stays awake, unless that one is known to need the lock
 /// for long, or somebody else is awake.
 #[test]
@@ -169,6 +193,10 @@ fn adaptive_stays_awake_for_a_moment() {
             told.tell(Event::Release { who: holder, asked: false });
             told.pass(Nanos::from_millis(10));
         }
+        // So that the second one goes before it.
+        told.tell(Event::Acquire { who: first });
+        told.pass(Nanos::from_millis(1));
+        told.tell(Event::Release { who: first, asked: false });
         told.tell(Event::Acquire { who: holder });
         let mut stays_awake = |who| {
             let actions = told.tell(Event::Arrive { who });
@@ -205,5 +233,38 @@ fn adaptive_wakes_nobody_to_tell_it_when_to_ask() {
         let actions = told.tell(Event::Acquire { who: pair[1] });
         let told_to = |action: &Action| matches!(action, Action::Timer { .. });
         assert!(!actions.iter().any(told_to), "{pair:?}: {actions:?}");
+    }
+}
+
+/// It sleeps behind one that has as much credit. The next holder has less, and it is due sooner: it
+/// is woken for that only if it would be late by more than the slack, or behind one that computes.
+#[test]
+fn adaptive_tells_a_sleeper_of_an_earlier_request_if_it_would_be_late() {
+    let [rich, sleeper, next] = [0, 1, 2].map(WaiterId);
+    for (spent_us, burst_us, told_to) in [(200, 0, false), (4_500, 0, true), (200, 2_000, true)] {
+        let mut slots = [Slot::default(); 3];
+        let mut told = Told::new(&mut slots, 3);
+        // `next` needs the lock for so long at a time, or is not known.
+        for _ in 0..if burst_us > 0 { 16 } else { 0 } {
+            told.tell(Event::Acquire { who: next });
+            told.pass(Nanos::from_micros(burst_us));
+            told.tell(Event::Release { who: next, asked: false });
+            told.pass(Nanos::from_millis(10));
+        }
+        told.pass(Nanos::from_millis(10));
+        told.tell(Event::Acquire { who: next });
+        told.pass(Nanos::from_micros(spent_us));
+        told.tell(Event::Release { who: next, asked: true });
+        told.tell(Event::Acquire { who: rich });
+        let actions = told.tell(Event::Arrive { who: sleeper });
+        assert_eq!(timer_of(sleeper, &actions), Some(told.now.after(Nanos::from_micros(500))));
+        told.pass(Nanos::from_micros(20));
+        told.tell(Event::Release { who: rich, asked: false });
+        // Somebody else was there first, and `sleeper` has found that.
+        told.tell(Event::Acquire { who: rich });
+        told.tell(Event::Release { who: rich, asked: true });
+        let actions = told.tell(Event::Acquire { who: next });
+        let was_told = timer_of(sleeper, &actions).is_some();
+        assert_eq!(was_told, told_to, "{spent_us} {burst_us}: {actions:?}");
     }
 }

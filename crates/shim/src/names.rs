@@ -126,11 +126,14 @@ pub unsafe extern "C" fn pthread_create(
     let Some(create) = real::thread_create::<Create>() else { return EAGAIN };
     // SAFETY: the arguments are the caller's, passed on as they are.
     let result = unsafe { create(thread, attributes, start, argument) };
-    if result == 0
-        && let Some(me) = threads::holder()
-    {
+    if result == 0 {
         // SAFETY: the call succeeded and wrote the new thread's handle there.
-        leave_for(unsafe { *thread }, me);
+        let made = unsafe { *thread };
+        match threads::holder() {
+            Some(me) => leave_for(made, me),
+            // What is there was for an earlier thread of that handle, which never used a lock.
+            None => drop(notes::fetch(made)),
+        }
     }
     result
 }

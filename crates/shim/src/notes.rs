@@ -71,7 +71,6 @@ pub fn leave(thread: u64, note: Note) {
 
 /// Takes what was left for `thread`.
 pub fn fetch(thread: u64) -> Option<Note> {
-    // Most threads that look have not been left anything twice: looking first keeps the line shared.
     let place = place(thread).filter(|it| it.thread.load(Ordering::Relaxed) == thread)?;
     place.take(thread, FREE, |note| *note)
 }

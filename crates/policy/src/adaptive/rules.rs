@@ -97,8 +97,8 @@ impl Adaptive<'_> {
         }
     }
 
-    /// Only the first of each queue and the owner of the slice keep a timer: they are the ones
-    /// that can be next. A timer that is too early is set anew when it runs out.
+    /// Only the first of each queue and the owner of the slice set their timers anew: they are the
+    /// ones that can be next. A timer that is too early is set anew when it runs out.
     pub(super) fn keeps_timer(&self, who: WaiterId) -> bool {
         self.heads().contains(&Some(who))
     }
@@ -122,7 +122,7 @@ impl Adaptive<'_> {
     }
 
     /// A request is out for so long that the holder cannot have heard it: those behind the first
-    /// of each queue ask too, one more each slice.
+    /// of each queue ask too, one more each slice, and whoever comes.
     pub(super) fn unheard(&self, now: Nanos) -> bool {
         let asked = self.hold.and_then(|hold| hold.asked);
         asked.is_some_and(|asked| asked.after(self.params.slice) <= now)

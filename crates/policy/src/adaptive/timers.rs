@@ -44,21 +44,30 @@ impl Adaptive<'_> {
         actions.push(Action::Timer { who, at });
     }
 
+    /// So much later than it is due a waiter may look, rather than be woken to be told. With what a
+    /// holder may finish, that is less than a request is worth: nobody earns a turn by it.
+    fn slack(&self) -> Nanos {
+        Nanos(self.params.wakeup.0.saturating_sub(self.params.guard.0.saturating_mul(2)))
+    }
+
     /// `who` need not ask yet, and may have to when others are gone. It looks for itself then: a
     /// sleeper that had no timer would have to be woken to be given one.
     pub(super) fn look_later(&mut self, now: Nanos, who: WaiterId, actions: &mut Actions) {
-        self.set_timer(who, now.after(self.params.wakeup), actions);
+        self.set_timer(who, now.after(self.slack()), actions);
     }
 
     /// The lock has a new holder: whoever may ask it first needs a timer that is early enough. It is
-    /// not woken up to ask a little sooner.
+    /// not woken up to ask a little sooner one that will give the lock up by itself.
     pub(super) fn watch(&mut self, now: Nanos, actions: &mut Actions) {
         let Some(hold) = self.hold else { return };
         let due = |who| (self.due(now, &hold, who), who);
         let first = self.heads().into_iter().flatten().map(due).min_by_key(|&(at, _)| at);
         if let Some((at, who)) = first {
             let timer = self.slots.at(who).timer;
-            if timer == Nanos::ZERO || at.after(self.params.wakeup) < timer {
+            let is_awake = self.woken == Some(who);
+            let exact = is_awake || self.needs(hold.who) >= self.params.wakeup;
+            let slack = if exact { Nanos::ZERO } else { self.slack() };
+            if timer == Nanos::ZERO || at.after(slack) < timer {
                 self.set_timer(who, at, actions);
             }
         }
