@@ -27,7 +27,7 @@
 //! | `wakeup` | 500 us | a tenth of a slice: a thread that computes this long between calls still preempts and does not count as one that computes, and a pair of threads that hand work to and fro beside a busy one shares at this grain |
 //! | `grace` | 30 us | what a hand-over to a sleeper costs: a wake-up on a virtual machine. A shorter absence is not worth one |
 //! | `handover` | 5 us | the same for one that is awake (1 us there and 1 us back), and a margin. With 30 us, CPU-bound threads lost 2 % at 1,000 messages a second, and messages won nothing |
-//! | `guard` | 100 us | what a thread may finish before it is asked: one without credit to give an interrupted slice back, one with credit after another has arrived, one that needs no more at a time |
+//! | `guard` | 100 us | what a thread may finish before it is asked: one without credit to give an interrupted slice back, one that has credit or does not compute after another has arrived |
 //! | `linger` | 50 us | a sleep and a wake-up on a virtual machine (35 us) and a margin: beyond that, sleeping is cheaper |
 //!
 //! Pathology: none known. With more I/O-bound threads than the lock can serve, each of them and

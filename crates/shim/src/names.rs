@@ -104,6 +104,15 @@ pub fn acquired(me: Me) {
     }
 }
 
+/// Whether `place` is on the calling thread's stack, in the frame of a caller, as where CPython puts
+/// the handle of a thread that it makes. Elsewhere it may be gone by now: a program may keep the
+/// handle in what the new thread frees.
+fn is_of_a_caller(place: *const u64) -> bool {
+    const NEAR: usize = 64 << 10;
+    let here = 0u8;
+    place.addr().wrapping_sub((&raw const here).addr()) < NEAR
+}
+
 type Create = unsafe extern "C" fn(
     *mut u64,
     *const c_void,
@@ -126,8 +135,9 @@ pub unsafe extern "C" fn pthread_create(
     let Some(create) = real::thread_create::<Create>() else { return EAGAIN };
     // SAFETY: the arguments are the caller's, passed on as they are.
     let result = unsafe { create(thread, attributes, start, argument) };
-    if result == 0 {
-        // SAFETY: the call succeeded and wrote the new thread's handle there.
+    if result == 0 && is_of_a_caller(thread) {
+        // SAFETY: the call succeeded and wrote the new thread's handle there, into a variable of a
+        // function that has not returned.
         let made = unsafe { *thread };
         match threads::holder() {
             Some(me) => leave_for(made, me),

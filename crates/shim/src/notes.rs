@@ -71,8 +71,7 @@ pub fn leave(thread: u64, note: Note) {
 
 /// Takes what was left for `thread`.
 pub fn fetch(thread: u64) -> Option<Note> {
-    let place = place(thread).filter(|it| it.thread.load(Ordering::Relaxed) == thread)?;
-    place.take(thread, FREE, |note| *note)
+    place(thread)?.take(thread, FREE, |note| *note)
 }
 
 /// In a forked child: those that the notes are for are not in it.

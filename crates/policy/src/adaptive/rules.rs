@@ -86,7 +86,7 @@ impl Adaptive<'_> {
         let at = if has_credit {
             at.max(arrived.after(self.params.guard))
         } else if self.needs(hold.who) < self.params.wakeup {
-            // With or without credit, it does not compute and gives the lock up by itself.
+            // It has none left, but does not compute either: it gives the lock up by itself.
             at.max(hold.since.min(arrived).after(self.params.guard))
         } else {
             at
