@@ -52,16 +52,11 @@ pub(crate) const ADAPTIVE: &[TimeOption; 7] = &{
             "wakeup",
             p.wakeup,
             "1us",
-            "so much more credit than the holder's preempts; at most the credit",
+            "so much more credit than the holder's preempts, and so long a need of the lock is computing; at most the credit",
         ),
         time("grace", p.grace, "0us", "how long the lock is kept for one that is expected back"),
         time("handover", p.handover, "0us", "the same if the next waiter is awake"),
-        time(
-            "guard",
-            p.guard,
-            "0us",
-            "what a thread may finish before it is asked or counts as computing",
-        ),
+        time("guard", p.guard, "0us", "what a thread may finish before it is asked"),
         time("linger", p.linger, "0us", "how long a waiter stays awake before it sleeps"),
     ]
 };
