@@ -52,7 +52,7 @@ pub(crate) const ADAPTIVE: &[TimeOption; 7] = &{
             "wakeup",
             p.wakeup,
             "1us",
-            "so much more credit than the holder's preempts, and so long a need of the lock is computing; at most the credit",
+            "so much more credit than the holder's preempts; at most the credit",
         ),
         time("grace", p.grace, "0us", "how long the lock is kept for one that is expected back"),
         time("handover", p.handover, "0us", "the same if the next waiter is awake"),
