@@ -123,10 +123,13 @@ def library() -> Path:
     return target / "preload" / "libdeconvoy_preload.so"
 
 
-def compile_c(source: str, name: str, folder: Path, *options: str) -> Path:
+def compile_c(
+    source: str, name: str, folder: Path, *options: str, libraries: tuple[str, ...] = ("-ldl",)
+) -> Path:
     out = folder / name
-    flags = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-pthread", *options]
-    subprocess.run(["cc", *flags, str(PROGRAMS / source), "-o", str(out), "-ldl"], check=True)
+    flags = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-pthread"]
+    command = ["cc", *flags, str(PROGRAMS / source), "-o", str(out), *options, *libraries]
+    subprocess.run(command, check=True)
     return out
 
 

@@ -120,6 +120,28 @@ def test_other_program_is_left_alone(built: dict[str, Path], program: str, mode:
     assert not result.errors and not result.traces
 
 
+def older_c_libraries() -> list[Path]:
+    """Folders of a C library before 2.34, whose threads and `dlsym` are libraries of their own."""
+    homes = {Path(each.path).parent.parent for each in harness.interpreters()}
+    found = (home / "lib" / f"{os.uname().machine}-linux-gnu" for home in sorted(homes))
+    return [folder for folder in found if (folder / "libpthread-2.31.so").exists()]
+
+
+@pytest.mark.parametrize("mode", ["adaptive", "watched"])
+def test_program_that_loads_no_libdl_is_left_alone(tmp_path: Path, mode: str) -> None:
+    if not older_c_libraries():
+        pytest.skip("no C library older than 2.34 found: ci/interpreters get 3.9")
+    for folder in older_c_libraries():
+        [loader] = folder.glob("ld-linux-*.so.*")
+        libraries = [folder / "libc.so.6", folder / "libpthread.so.0", loader]
+        options = ["-nodefaultlibs", "-Wl,--allow-shlib-undefined", *map(str, libraries)]
+        program = harness.compile_c("plain.c", "plain_old", tmp_path, *options, libraries=())
+        command = [str(loader), "--library-path", str(folder), str(program)]
+        result = harness.run(command, mode)
+        require_ok(result)
+        assert not result.errors and not result.traces
+
+
 @pytest.mark.parametrize("mode", ["adaptive", "watched"])
 def test_shell_is_left_alone(mode: str) -> None:
     command = "ls / > /dev/null && (exit 5); echo $?; sleep 0.01 & wait; echo ok"

@@ -64,6 +64,14 @@ impl<const N: usize> Text<N> {
     }
 }
 
+impl Config {
+    /// Whether somebody wants to know of each acquisition: a trace, or a policy that goes by names,
+    /// which may change.
+    pub fn notes_each(&self) -> bool {
+        !self.trace_folder.is_empty() || self.policy.is_some_and(|spec| spec.reads_names())
+    }
+}
+
 pub fn is_on() -> bool {
     READY.load(Ordering::Acquire)
 }

@@ -3,7 +3,7 @@
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
 
-use crate::real;
+use crate::loader;
 
 const NAME: &[u8] = b"LD_PRELOAD=";
 const OURS: &[u8] = b"libdeconvoy_preload.so";
@@ -21,7 +21,7 @@ static REST: Text = Text(UnsafeCell::new([0; 4096]));
 /// # Safety
 /// Called once, before the program starts threads or reads its environment.
 pub unsafe fn leave() {
-    let environ = real::symbol(c"environ").cast::<*mut *mut c_char>();
+    let environ = loader::symbol(c"environ").cast::<*mut *mut c_char>();
     if environ.is_null() {
         return;
     }

@@ -2,9 +2,10 @@
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use crate::locks::{LONGEST_INTERVAL_US, Lock, Part, find, layout};
-use crate::real;
+use crate::layout::{self, LONGEST_INTERVAL_US};
+use crate::locks::{Lock, Part, find};
 use crate::sys::{Timespec, peek};
+use crate::{loader, real};
 
 /// The condition variables that were initialised last: CPython does those of a lock one after the
 /// other.
@@ -15,8 +16,8 @@ static RECENT_NEXT: AtomicUsize = AtomicUsize::new(0);
 fn is_known_python() -> bool {
     static ANSWER: AtomicU32 = AtomicU32::new(0);
     if ANSWER.load(Ordering::Relaxed) == 0 {
-        let known = !real::symbol(c"_PyRuntime").is_null()
-            && !real::symbol(c"PyConfig_InitPythonConfig").is_null()
+        let known = !loader::symbol(c"_PyRuntime").is_null()
+            && !loader::symbol(c"PyConfig_InitPythonConfig").is_null()
             && real::complete();
         if !known {
             // Asked again next time: the interpreter may be loaded later.

@@ -33,6 +33,11 @@ pub enum Answer {
     Watch,
 }
 
+/// What a signal on one of a lock's condition variables must be answered with.
+pub fn signalled(lock: &Lock) -> Answer {
+    if lock.mode() == mode::SERVED { Answer::Serve } else { Answer::PassOn }
+}
+
 /// What a timed wait on a lock's `cond` must be answered with.
 pub fn waits(lock: &'static Lock, mutex: usize, deadline: &Timespec) -> Answer {
     match lock.mode() {
@@ -70,13 +75,12 @@ fn enter_in_trace(me: Me) {
 }
 
 /// The holder gives the lock up: a signal on `cond`. Called with the mutex held.
+#[inline(never)] // What is done for a lock that one thread has to itself stays short.
 pub fn released(lock: &'static Lock) -> Answer {
-    let mode = lock.mode();
     with_me(|me| {
         me.slot.holds.store(0, Ordering::Relaxed);
-        // SAFETY: CPython signals `cond` with the mutex held; the reference ends with this call.
-        let inside = unsafe { lock.inside() };
-        if inside.usage.is_own(me.seat()) {
+        // SAFETY: CPython signals `cond` with the mutex held; the reference ends here.
+        if unsafe { lock.usage() }.is_own(me.seat()) {
             return;
         }
         let now = Linux.now();
@@ -84,20 +88,25 @@ pub fn released(lock: &'static Lock) -> Answer {
         if config::get().policy.is_some() {
             // SAFETY: as above.
             unsafe { lock.cell().released(&Linux, now, me.seat()) };
-            if inside.usage.is_ripe(me.who) && !lock.has_visitors() && recorder.is_none() {
-                inside.usage = own(me, now);
+            // SAFETY: as above.
+            let is_ripe = unsafe { lock.usage() }.is_ripe(me.who);
+            if is_ripe && !lock.has_visitors() && recorder.is_none() {
+                // SAFETY: as above.
+                unsafe { lock.give(own(me, now)) };
             }
         } else if let Some(recorder) = recorder {
-            recorder.release(now.0, me.trace(), lock.number(), inside.asked_ns.take());
+            // SAFETY: as above.
+            let asked_ns = unsafe { lock.inside() }.asked_ns.take();
+            recorder.release(now.0, me.trace(), lock.number(), asked_ns);
         }
     });
-    if mode == mode::SERVED { Answer::Serve } else { Answer::PassOn }
+    signalled(lock)
 }
 
-/// The lock is the calling thread's own from now on.
-fn own(me: Me, now: Nanos) -> Usage {
+/// How it is as a lock becomes the calling thread's own.
+fn own(me: Me, now: Nanos) -> Own {
     let used = sys::used_by(me.slot.native_id.load(Ordering::Relaxed)).unwrap_or(Nanos::ZERO);
-    Usage::Own(Own { seat: me.seat(), since: now, used })
+    Own { seat: me.seat(), since: now, used }
 }
 
 /// Whether the thread whose own the lock was spent that time computing.
@@ -110,51 +119,51 @@ fn computed(own: &Own, now: Nanos) -> bool {
 }
 
 /// A thread has taken the lock: a signal on `switch_cond`. Called with both mutexes held.
+#[inline(never)] // As above.
 pub fn acquired(lock: &'static Lock) -> Answer {
-    let mode = lock.mode();
     let is_own = with_me(|me| {
         me.slot.pending.store(0, Ordering::Relaxed);
         me.slot.holds.store(1, Ordering::Relaxed);
         enter_in_trace(me);
         names::acquired(me);
         // SAFETY: CPython signals `switch_cond` in `take_gil` with the mutex held; the reference
-        // ends with this call.
-        let inside = unsafe { lock.inside() };
+        // ends before the lock is given.
+        let usage = unsafe { lock.usage() };
         let (seat, maker) = (me.seat(), me.slot.take_maker());
         let may_own = tracing::recorder().is_none();
-        if may_own && inside.usage.is_own(seat) {
+        if may_own && usage.is_own(seat) {
             return true;
         }
         let now = Linux.now();
         if config::get().policy.is_some() {
-            if may_own && inside.usage.is_fresh() {
-                inside.usage = own(me, now);
+            if may_own && usage.is_fresh() {
+                // SAFETY: as above.
+                unsafe { lock.give(own(me, now)) };
                 return true;
             }
             // SAFETY: as above.
             let gate = unsafe { lock.cell().gate() };
-            if let Usage::Own(own) = inside.usage {
+            if let Usage::Own(own) = *usage {
                 gate.returned(&Linux, now, &own, computed(&own, now), false);
             }
-            inside.usage.taken(me.who);
+            usage.taken(me.who);
             if let Some(maker) = maker {
                 gate.made(&Linux, now, seat, maker);
             }
             gate.acquired(&Linux, now, seat);
         } else if let Some(recorder) = tracing::recorder() {
-            inside.asked_ns = None;
+            // SAFETY: as above; the other reference is not used any more.
+            unsafe { lock.inside() }.asked_ns = None;
             recorder.acquire(now.0, me.trace(), lock.number());
         }
         false
     });
-    if mode == mode::SERVED {
-        // While the lock is one thread's own nobody waits in a forced switch.
-        if is_own != Some(true) {
-            lock.cell().announce_taken(&Linux);
-        }
-        return Answer::Serve;
+    let answer = signalled(lock);
+    // While the lock is one thread's own nobody waits in a forced switch.
+    if answer == Answer::Serve && is_own != Some(true) {
+        lock.cell().announce_taken(&Linux);
     }
-    Answer::PassOn
+    answer
 }
 
 /// A thread that released on request waits for another to take the lock. Called with
@@ -165,7 +174,7 @@ pub fn forced(lock: &'static Lock) -> Answer {
             recorder.forced(Linux.now().0, me.trace(), lock.number());
         }
     });
-    if lock.mode() == mode::SERVED { Answer::Serve } else { Answer::PassOn }
+    signalled(lock)
 }
 
 /// `pthread_cond_wait(switch_cond, switch_mutex)` of a served lock.
@@ -192,8 +201,9 @@ pub unsafe extern "C" fn serve_wait(
     let Some(_visit) = lock.visit() else { return 0 };
     let guard = real::Mutex(mutex);
     // SAFETY: CPython waits on `cond` with the mutex held; the reference ends with this statement.
-    if let Some(own) = unsafe { lock.inside() }.usage.share() {
-        // It holds the lock, and the policy does not know.
+    if let Some(own) = unsafe { lock.usage() }.share() {
+        // It holds the lock, and neither its slot nor the policy knows.
+        other(own.seat.who).iter().for_each(|owner| owner.slot.holds.store(1, Ordering::Relaxed));
         let now = Linux.now();
         // SAFETY: as above.
         unsafe { lock.cell().gate() }.returned(&Linux, now, &own, computed(&own, now), true);

@@ -11,6 +11,8 @@ mod finding;
 mod hooks;
 mod host;
 mod latch;
+mod layout;
+mod loader;
 mod locks;
 mod names;
 mod notes;

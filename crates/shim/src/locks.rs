@@ -5,32 +5,17 @@ use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use deconvoy_gil::{Gate, GateCell, Guard, System, Usage};
+use deconvoy_gil::{Gate, GateCell, Guard, Own, System, Usage};
 use deconvoy_policy::Nanos;
 use deconvoy_trace::format::{Kind, MAX_LOCKS};
 
 use crate::latch::Locked;
+use crate::layout::{self, LONGEST_INTERVAL_US};
 use crate::records::Records;
 use crate::sys::{Linux, Timespec};
 use crate::threads::PARKERS;
 use crate::tracing::{self, Notes};
-use crate::{config, environment, real};
-
-/// `struct _gil_runtime_state`, in bytes from `cond`: the same from 3.8 to 3.15 in every build.
-pub mod layout {
-    pub const INTERVAL: usize = 32; // before
-    pub const LOCKED: usize = 16; // before
-    pub const SWITCHES: usize = 8; // before
-    pub const MUTEX: usize = COND_BYTES;
-    pub const SWITCH_COND: usize = MUTEX + MUTEX_BYTES;
-    pub const SWITCH_MUTEX: usize = SWITCH_COND + COND_BYTES;
-
-    const COND_BYTES: usize = 48;
-    #[cfg(target_arch = "x86_64")]
-    const MUTEX_BYTES: usize = 40;
-    #[cfg(target_arch = "aarch64")]
-    const MUTEX_BYTES: usize = 48;
-}
+use crate::{config, environment, real, sys};
 
 /// What becomes of a lock's calls. Goes up only, but for a lock that is made anew.
 ///
@@ -50,7 +35,7 @@ pub mod mode {
 /// What the lock's own mutex guards.
 pub struct Inside {
     records: Records,
-    pub usage: Usage,
+    usage: Usage,
     /// Watching: when the present holder was first asked.
     pub asked_ns: Option<u64>,
 }
@@ -61,6 +46,9 @@ pub struct Lock {
     /// The same, for those who found it before.
     at: AtomicUsize,
     mode: AtomicU32,
+    /// The thread pointer of the thread whose own the lock is, where nobody wants to know what it
+    /// does with it; 0: none, or all is seen.
+    sole: AtomicUsize,
     inside: UnsafeCell<Inside>,
     /// Written in `make` when there is a policy; from then on shared by all threads, which know how
     /// to share it.
@@ -93,6 +81,7 @@ impl Lock {
             cond: AtomicUsize::new(0),
             at: AtomicUsize::new(0),
             mode: AtomicU32::new(mode::FREE),
+            sole: AtomicUsize::new(0),
             inside: UnsafeCell::new(inside),
             cell: UnsafeCell::new(MaybeUninit::uninit()),
             visitors: AtomicU32::new(0),
@@ -112,22 +101,27 @@ pub enum Part {
     SwitchCond(&'static Lock),
 }
 
+impl Part {
+    pub fn lock(self) -> &'static Lock {
+        match self {
+            Part::Cond(lock) | Part::SwitchCond(lock) => lock,
+        }
+    }
+}
+
 /// The lock that a condition variable belongs to.
 pub fn find(address: usize) -> Option<Part> {
     let used = USED.load(Ordering::Acquire);
-    LOCKS.iter().take(used).find_map(|lock| {
+    for lock in LOCKS.iter().take(used) {
         let cond = lock.cond.load(Ordering::Relaxed);
-        if cond == address && cond != 0 {
-            Some(Part::Cond(lock))
-        } else if cond.wrapping_add(layout::SWITCH_COND) == address && cond != 0 {
-            Some(Part::SwitchCond(lock))
-        } else {
-            None
+        match address.wrapping_sub(cond) {
+            0 if cond != 0 => return Some(Part::Cond(lock)),
+            layout::SWITCH_COND if cond != 0 => return Some(Part::SwitchCond(lock)),
+            _ => {}
         }
-    })
+    }
+    None
 }
-
-pub const LONGEST_INTERVAL_US: u64 = 10_000_000_000;
 
 impl Lock {
     /// `None`: the lock was destroyed since it was found.
@@ -219,6 +213,7 @@ impl Lock {
         if let Some(recorder) = tracing::recorder() {
             recorder.write(Linux.now().0, Kind::LockEnd, 0, self.number(), 0);
         }
+        self.sole.store(0, Ordering::Relaxed);
         self.cond.store(0, Ordering::Release);
     }
 
@@ -268,6 +263,34 @@ impl Lock {
         unsafe { &mut *self.inside.get() }
     }
 
+    /// The lock is the calling thread's own from now on.
+    ///
+    /// # Safety
+    /// The lock's own mutex is held.
+    pub unsafe fn give(&'static self, own: Own) {
+        // SAFETY: as the caller says; the reference ends here.
+        unsafe { self.inside() }.usage = Usage::Own(own);
+        if !config::get().notes_each() {
+            self.sole.store(sys::thread_pointer(), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it is, and nobody wants to know what the thread does with it.
+    pub fn is_own_unseen(&self) -> bool {
+        self.sole.load(Ordering::Relaxed) == sys::thread_pointer()
+    }
+
+    /// Who uses it. From now on all is seen.
+    ///
+    /// # Safety
+    /// The lock's own mutex is held.
+    #[allow(clippy::mut_from_ref, reason = "the mutex makes it exclusive")]
+    pub unsafe fn usage(&'static self) -> &'static mut Usage {
+        self.sole.store(0, Ordering::Relaxed);
+        // SAFETY: as the caller says.
+        unsafe { &mut self.inside().usage }
+    }
+
     fn read(&self, before: usize) -> u64 {
         let at = self.at.load(Ordering::Relaxed).wrapping_sub(before);
         // SAFETY: a field of the lock's struct, which lives as long as calls on it are made;
@@ -312,6 +335,7 @@ impl Lock {
     /// It is none, or nothing shows that it is one; it may be discovered again.
     pub fn forget(&self) {
         self.mode.store(mode::FREE, Ordering::Release);
+        self.sole.store(0, Ordering::Relaxed);
         self.cond.store(0, Ordering::Release);
     }
 
@@ -323,7 +347,7 @@ impl Lock {
     pub unsafe fn verify(&'static self, mutex: usize, deadline: &Timespec) -> bool {
         let served = config::get().policy.is_some();
         // SAFETY: as the caller says; the reference ends here.
-        if served && unsafe { self.inside() }.usage.is_fresh() {
+        if served && unsafe { self.usage() }.is_fresh() {
             return false;
         }
         if !self.is_what_it_seems(mutex, deadline) {
@@ -345,6 +369,17 @@ impl Lock {
     }
 }
 
+/// The locks that the calling thread has to itself, unseen.
+pub fn own_unseen() -> impl Iterator<Item = &'static Lock> {
+    LOCKS.iter().take(USED.load(Ordering::Acquire)).filter(|lock| lock.is_own_unseen())
+}
+
+/// The calling thread ends; another one may get its thread pointer.
+pub fn thread_ended() {
+    // If it is another thread's by now, that one is seen for a while: no harm.
+    own_unseen().for_each(|lock| lock.sole.store(0, Ordering::Relaxed));
+}
+
 /// The lock with this number.
 pub fn by_number(number: u32) -> Option<&'static Lock> {
     LOCKS.get(number as usize)
@@ -354,6 +389,7 @@ pub fn by_number(number: u32) -> Option<&'static Lock> {
 pub fn forked() {
     for lock in LOCKS.iter().take(USED.load(Ordering::Relaxed)) {
         lock.mode.store(mode::FREE, Ordering::Relaxed);
+        lock.sole.store(0, Ordering::Relaxed);
         lock.cond.store(0, Ordering::Relaxed);
         lock.visitors.store(0, Ordering::Relaxed);
     }

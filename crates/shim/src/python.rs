@@ -6,8 +6,8 @@ use core::mem::transmute;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
+use crate::loader;
 use crate::notes::NAME_BYTES;
-use crate::real;
 
 /// A `PyObject *`.
 type Object = *mut c_void;
@@ -48,11 +48,11 @@ impl Api {
     /// To look up one name takes as long as all else that is done here, so what was found counts
     /// while the first one is where it was: the interpreter's library has not been loaded anew.
     fn load() -> Option<Api> {
-        let first = real::symbol(NAMES.first()?);
+        let first = loader::symbol(NAMES.first()?);
         // Acquire pairs with the Release below: the places are seen.
         if FOUND_FOR.load(Ordering::Acquire) != first.addr() {
             for (place, name) in FOUND.iter().zip(NAMES) {
-                place.store(real::symbol(name), Ordering::Relaxed);
+                place.store(loader::symbol(name), Ordering::Relaxed);
             }
             FOUND_FOR.store(first.addr(), Ordering::Release);
         }

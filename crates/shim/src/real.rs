@@ -1,32 +1,11 @@
 //! The C library's own functions behind the ones that this library interposes, and the few that
 //! it must not link to by a version newer than the oldest system it loads on.
 
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{c_int, c_void};
 use core::mem::transmute_copy;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-// glibc 2.34 moved `dlsym` and gave it a new version; a reference to the first one loads on both.
-#[cfg(target_arch = "x86_64")]
-core::arch::global_asm!(".symver deconvoy_dlsym, dlsym@GLIBC_2.2.5");
-#[cfg(target_arch = "aarch64")]
-core::arch::global_asm!(".symver deconvoy_dlsym, dlsym@GLIBC_2.17");
-
-unsafe extern "C" {
-    fn deconvoy_dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
-}
-
-type Dlvsym = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
-
-/// `dlvsym`, looked up: a reference to it would keep programs on musl from starting, which has
-/// none, and which a served shell may start.
-fn dlvsym() -> Option<Dlvsym> {
-    let at = symbol(c"dlvsym");
-    // SAFETY: the type is glibc's.
-    (!at.is_null()).then(|| unsafe { transmute_copy(&at) })
-}
-
-const RTLD_DEFAULT: *mut c_void = core::ptr::null_mut();
-const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
+use crate::loader::{self, symbol};
 
 /// glibc has two condition variables on x86-64, and without a version `dlsym` finds the old one,
 /// which knows nothing of the new one's layout.
@@ -40,12 +19,6 @@ const COND_VERSION: &core::ffi::CStr = c"GLIBC_2.17";
 const AFFINITY_VERSION: &core::ffi::CStr = c"GLIBC_2.3.4";
 #[cfg(target_arch = "aarch64")]
 const AFFINITY_VERSION: &core::ffi::CStr = c"GLIBC_2.17";
-
-/// A symbol of the program or of any library that is loaded for everybody.
-pub fn symbol(name: &core::ffi::CStr) -> *mut c_void {
-    // SAFETY: the name is zero-terminated.
-    unsafe { deconvoy_dlsym(RTLD_DEFAULT, name.as_ptr()) }
-}
 
 pub fn is_glibc() -> bool {
     !symbol(c"gnu_get_libc_version").is_null()
@@ -80,16 +53,7 @@ impl Real {
 
     #[cold]
     fn look_up(&self) -> *mut c_void {
-        let name = self.name.as_ptr();
-        let mut at = core::ptr::null_mut();
-        if let Some((version, dlvsym)) = self.version.zip(dlvsym()) {
-            // SAFETY: both strings are zero-terminated.
-            at = unsafe { dlvsym(RTLD_NEXT, name, version.as_ptr()) };
-        }
-        if at.is_null() {
-            // SAFETY: the name is zero-terminated.
-            at = unsafe { deconvoy_dlsym(RTLD_NEXT, name) };
-        }
+        let at = loader::next(self.name, self.version);
         self.at.store(at, Ordering::Relaxed);
         at
     }
@@ -257,7 +221,7 @@ pub fn py_version() -> Option<&'static core::ffi::CStr> {
     // SAFETY: CPython gives this function this type in every version, and it may be called before
     // initialisation.
     let text = unsafe {
-        let get: unsafe extern "C" fn() -> *const c_char = transmute_copy(&get);
+        let get: unsafe extern "C" fn() -> *const core::ffi::c_char = transmute_copy(&get);
         get()
     };
     // SAFETY: the text is static and zero-terminated.

@@ -211,6 +211,20 @@ pub fn thread_id() -> u32 {
     unsafe { syscall(number::GETTID, [0; 6]) as u32 }
 }
 
+/// A number that no other thread of the process has while the calling one lives: where the C library
+/// keeps its thread-local data, and what the ABI of both processors names so.
+pub fn thread_pointer() -> usize {
+    let pointer;
+    // SAFETY: a read of the calling thread's own register, or of the word that it points to.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        asm!("mov {}, fs:[0]", out(reg) pointer, options(nostack, readonly, preserves_flags));
+        #[cfg(target_arch = "aarch64")]
+        asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nomem, nostack, preserves_flags));
+    }
+    pointer
+}
+
 /// The name that the kernel knows the calling thread by, zero-padded.
 pub fn thread_name() -> [u8; 16] {
     const PR_GET_NAME: usize = 16;

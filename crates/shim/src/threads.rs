@@ -8,7 +8,7 @@ use deconvoy_gil::{Parker, Seat};
 use deconvoy_policy::{MAX_THREADS, WaiterId};
 
 use crate::names::{self, Inherited};
-use crate::{config, host, real, sys, tracing};
+use crate::{config, host, locks, real, sys, tracing};
 
 /// What is kept of a thread. Written by the thread itself but for `priority` and `next_free`; no
 /// two share a cache line, nor a pair of lines that a processor fetches together.
@@ -134,8 +134,14 @@ pub fn me() -> Option<Me> {
 pub fn holder() -> Option<Me> {
     let key = KEY.load(Ordering::Relaxed).checked_sub(1)?;
     let number = real::get_specific(key) as u32;
-    let me = number.checked_sub(1).and_then(Me::at);
-    me.filter(|me| me.slot.holds.load(Ordering::Relaxed) > 0)
+    let me = number.checked_sub(1).and_then(Me::at)?;
+    // What a thread does with a lock of its own is not noted in its slot.
+    let mut own = locks::own_unseen().peekable();
+    let holds = match own.peek() {
+        None => me.slot.holds.load(Ordering::Relaxed) > 0,
+        Some(_) => own.any(|lock| lock.is_locked()),
+    };
+    holds.then_some(me)
 }
 
 #[cold]
@@ -204,6 +210,7 @@ fn give_back(me: Me) {
 unsafe extern "C" fn ended(number: *mut c_void) {
     if let Some(me) = (number as u32).checked_sub(1).and_then(Me::at) {
         host::thread_ended(me);
+        locks::thread_ended();
         tracing::end_thread(me);
         give_back(me);
     }

@@ -2,6 +2,7 @@
 kept by taking and giving up the lock."""
 
 import ctypes
+import threading
 
 import hazard
 
@@ -23,4 +24,24 @@ with hazard.Spinners(2) as spinners:
     assert kept.errno_kept(10) == 0
 assert count[0] == 8 * 40 + 4 * 10, count
 assert min(spinners.counts) > 0
+
+# Each has the lock to itself for a while before another thread comes, and for a while at its end:
+# the next one, in the same place, is not taken for it.
+ROUNDS = 700
+count[0] = 0
+seen = []
+
+
+@CALLBACK
+def met_once():
+    count[0] += 1
+    if count[0] % ROUNDS in (5, 350):
+        other = threading.Thread(target=lambda: [seen.append(0) for _ in range(20_000)])
+        other.start()
+        other.join()
+
+
+assert free.run_gilstate_threads_in_turn(6, ROUNDS, met_once) == 0
+assert count[0] == 6 * ROUNDS, count
+assert len(seen) == 6 * 2 * 20_000, len(seen)
 hazard.ok()
