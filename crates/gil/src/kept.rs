@@ -1,5 +1,7 @@
 //! Where a thread is kept while it waits, and how it comes back.
 
+use deconvoy_policy::Nanos;
+
 use crate::primitive::{AtomicU32, AtomicU64, Ordering, const_but_for_loom};
 use crate::{Cores, System};
 
@@ -46,8 +48,9 @@ impl Keep {
     }
 }
 
-/// Where a thread is kept, and the cores that it was allowed on before. The thread's own, but for
-/// `allow`, and for `forget` in a forked child, in which the thread is not.
+/// Where a thread is kept, and the cores that it was allowed on before. Written by the thread itself
+/// as it moves, and by whoever sets its cores, one of them at a time; and by `forget`, when the thread
+/// is no more.
 #[derive(Debug)]
 pub struct Kept {
     /// A packed [`Keep`].
@@ -55,8 +58,8 @@ pub struct Kept {
     before: Words,
     /// What was asked for. Another mask than this is somebody else's, and stays.
     asked: Words,
-    /// Goes up before and after the thread is moved: odd in between.
-    moves: AtomicU32,
+    /// 1: the thread moves, or another one sets its cores.
+    busy: AtomicU32,
 }
 
 #[derive(Debug)]
@@ -95,7 +98,7 @@ impl Kept {
                 keep: AtomicU32::new(0),
                 before: Words::new(),
                 asked: Words::new(),
-                moves: AtomicU32::new(0),
+                busy: AtomicU32::new(0),
             }
         }
     }
@@ -107,13 +110,32 @@ impl Kept {
         if old == keep.pack() {
             return true;
         }
-        self.moves.fetch_add(1, Ordering::SeqCst);
-        let settled = self.move_to(system, old, keep);
-        self.moves.fetch_add(1, Ordering::SeqCst);
-        settled
+        self.alone(system, || self.move_to(system, keep))
     }
 
-    fn move_to(&self, system: &impl System, old: u32, keep: Keep) -> bool {
+    /// Runs `action` while nobody else changes where the thread is kept: whoever moves to a busy core
+    /// is not done before it runs there. Goes on beside one who does not come to an end at all,
+    /// stopped by a debugger say.
+    fn alone<R>(&self, system: &impl System, action: impl FnOnce() -> R) -> R {
+        const LONGEST: Nanos = Nanos::from_millis(200);
+        const LOOK: Nanos = Nanos::from_micros(50);
+        let enters = || {
+            // Acquire pairs with the Release below: what the other one did is seen.
+            self.busy.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        };
+        if !enters() {
+            let end = system.now().after(LONGEST);
+            while system.now() < end && !enters() {
+                system.futex_wait(&self.busy, 1, Some(system.now().after(LOOK)));
+            }
+        }
+        let result = action();
+        self.busy.store(0, Ordering::Release);
+        result
+    }
+
+    fn move_to(&self, system: &impl System, keep: Keep) -> bool {
+        let old = self.keep.load(Ordering::Relaxed);
         let Some(present) = system.allowed() else { return false };
         let is_ours = old != Keep::Anywhere.pack() && present == self.asked.load();
         let allowed = if is_ours { self.before.load() } else { present };
@@ -127,28 +149,23 @@ impl Kept {
         true
     }
 
-    /// Another thread sets on which cores this one may run: `set` does so and reads back what
-    /// became of it, as often as this one moved meanwhile. Whatever it sets afterwards it sees as
-    /// allowed. Lost if it moves between the end of `set` and that of this function, or at every
-    /// try.
-    pub fn allow(&self, system: &impl System, mut set: impl FnMut() -> Option<Cores>) {
-        const TRIES: u32 = 64;
-        for _ in 0..TRIES {
-            let moves = self.moves.load(Ordering::SeqCst);
-            let Some(cores) = set() else { return };
-            if moves.is_multiple_of(2) && self.moves.load(Ordering::SeqCst) == moves {
-                if self.keep.load(Ordering::Relaxed) != Keep::Anywhere.pack() {
-                    self.before.store(&cores);
-                }
-                return;
+    /// Another thread, or this one, sets on which cores this one may run: `set` does so and reads
+    /// back what became of it.
+    pub fn allow(&self, system: &impl System, set: impl FnOnce() -> Option<Cores>) {
+        self.alone(system, || {
+            let cores = set();
+            if self.keep.load(Ordering::Relaxed) != Keep::Anywhere.pack()
+                && let Some(cores) = cores
+            {
+                self.before.store(&cores);
             }
-            system.yield_now();
-        }
+        });
     }
 
     /// The thread is gone, and so is what was asked for it.
     pub fn forget(&self) {
         self.keep.store(Keep::Anywhere.pack(), Ordering::Relaxed);
+        self.busy.store(0, Ordering::Relaxed);
     }
 }
 
@@ -157,6 +174,7 @@ mod tests {
     use super::*;
     use crate::cores::tests::{Fake, cores};
     use std::cell::RefCell;
+    use std::sync::{Barrier, Mutex};
 
     #[test]
     fn what_was_allowed_comes_back() {
@@ -185,6 +203,49 @@ mod tests {
         assert_eq!(*system.allowed.borrow(), cores(&[2]));
         assert!(kept.settle(&system, Keep::Anywhere));
         assert_eq!(*system.allowed.borrow(), cores(&[0, 2]));
+    }
+
+    #[test]
+    fn what_another_thread_sets_is_never_lost() {
+        struct Shared(Mutex<Cores>);
+        impl System for Shared {
+            fn now(&self) -> Nanos {
+                Nanos::ZERO
+            }
+            fn futex_wait(&self, _: &AtomicU32, _: u32, _: Option<Nanos>) {
+                std::thread::yield_now();
+            }
+            fn futex_wake(&self, _: &AtomicU32, _: u32) {}
+            fn allowed(&self) -> Option<Cores> {
+                Some(*self.0.lock().unwrap())
+            }
+            fn allow(&self, cores: &Cores) -> bool {
+                *self.0.lock().unwrap() = *cores;
+                true
+            }
+        }
+        // Like where it is kept, and unlike.
+        for set in [cores(&[0]), cores(&[2])] {
+            for _ in 0..300 {
+                let system = Shared(Mutex::new(cores(&[0, 1, 2])));
+                let (kept, start) = (Kept::new(), Barrier::new(2));
+                std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        start.wait();
+                        for _ in 0..20 {
+                            kept.settle(&system, Keep::On(0));
+                            kept.settle(&system, Keep::Anywhere);
+                        }
+                    });
+                    start.wait();
+                    kept.allow(&system, || {
+                        system.allow(&set);
+                        system.allowed()
+                    });
+                });
+                assert_eq!(*system.0.lock().unwrap(), set);
+            }
+        }
     }
 
     #[test]

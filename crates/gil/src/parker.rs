@@ -119,7 +119,7 @@ impl Parker {
 
     /// Its thread may run on other cores from now on, wherever it is kept at present: see
     /// [`Kept::allow`].
-    pub fn allow(&self, system: &impl System, set: impl FnMut() -> Option<Cores>) {
+    pub fn allow(&self, system: &impl System, set: impl FnOnce() -> Option<Cores>) {
         self.kept.allow(system, set);
     }
 
