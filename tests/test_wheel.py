@@ -115,7 +115,7 @@ def test_the_library_loads_beside_an_old_c_library(library: Path) -> None:
         assert name == "GLIBC", name
         assert tuple(int(part) for part in version.split(".")) <= OLDEST_GLIBC, version
     needed = set(re.findall(r"\(NEEDED\).*\[(.+)\]", readelf("-d", library)))
-    assert needed <= {"libc.so.6", "libpthread.so.0", "ld-linux-aarch64.so.1"}
+    assert needed <= {"libc.so.6", "ld-linux-aarch64.so.1"}
 
 
 def test_the_library_cannot_panic(library: Path) -> None:

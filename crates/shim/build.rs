@@ -4,9 +4,9 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     // Every symbol is resolved at load: a missing one shows at once, and no hot path binds lazily.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,now");
-    // Two segments, not four: each costs every program that is started some microseconds. What may
-    // be written stays so; the pointers that calls go through are found at run time and are there.
-    println!("cargo::rustc-cdylib-link-arg=-Wl,--no-rosegment,-z,norelro");
+    // Few segments: each costs every program that is started some microseconds. Nothing is made
+    // read-only after relocation: the pointers that calls go through are found later anyway.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,noseparate-code,-z,norelro");
     println!("cargo::rustc-cdylib-link-arg=-nostartfiles");
     println!("cargo::rustc-cdylib-link-arg=-lc");
 }

@@ -74,11 +74,12 @@ class Progress:
 def judge(scenario: str, done: Progress) -> None:
     """What `adaptive` owes each thread; with what stock gives (3.11, 2 cores) beside it.
 
-    What threads owe each other is time; that nobody waits for its turn too long is told by
-    counts, of which a thread that the interpreter runs slowly (see `starvation.py`) has fewer."""
-    assert all(done.spinners)
+    What threads owe each other is time; of counts a thread that the interpreter runs slowly (see
+    `starvation.py`) has fewer."""
     if scenario.startswith("spinners"):
         assert jain(done.spinners_ns) >= 0.95  # stock: 0.7 to 1
+        # Nor is it time that went by in waiting awake.
+        assert min(done.spinners) >= 0.1 * max(done.spinners)
         return
     if len(done.spinners_ns) > 1:
         # Enough slices were shared out that one more or less matters little.
@@ -86,7 +87,7 @@ def judge(scenario: str, done: Progress) -> None:
     if scenario == "cpued":
         # It computes 1 ms at a time; an equal share is a third.
         share = done.loads_ns[0] / (sum(done.loads_ns) + sum(done.spinners_ns))
-        assert 0.04 <= share <= 0.7  # stock: 0.02
+        assert 0.05 <= share <= 0.55  # ours: 0.2; stock: 0.02
     elif scenario in ("event", "lock"):
         assert min(done.loads) >= 0.8 * max(done.loads) - 2
         assert min(done.per_1000) >= 5  # stock: 0.3 to 1

@@ -49,8 +49,8 @@ impl Keep {
 }
 
 /// Where a thread is kept, and the cores that it was allowed on before. Written by the thread itself
-/// as it moves, and by whoever sets its cores, one of them at a time; and by `forget`, when the thread
-/// is no more.
+/// as it moves, and by whoever sets its cores, one of them at a time; and by `forget`, when it is
+/// another thread's from now on.
 #[derive(Debug)]
 pub struct Kept {
     /// A packed [`Keep`].
@@ -58,7 +58,7 @@ pub struct Kept {
     before: Words,
     /// What was asked for. Another mask than this is somebody else's, and stays.
     asked: Words,
-    /// 1: the thread moves, or another one sets its cores.
+    /// 1: the thread moves, or somebody sets its cores.
     busy: AtomicU32,
 }
 
@@ -105,33 +105,50 @@ impl Kept {
 
     /// Keeps the calling thread where `keep` says, of the cores that it is allowed on; whether it
     /// is kept so now. A mask that somebody else has set meanwhile counts as allowed from then on.
+    ///
+    /// Where somebody sets one right now it stays where it is; to run where it may, which it does
+    /// with the lock, it waits a moment, and then goes on beside.
     pub fn settle(&self, system: &impl System, keep: Keep) -> bool {
-        let old = self.keep.load(Ordering::Relaxed);
-        if old == keep.pack() {
+        const MOMENT: Nanos = Nanos::from_millis(1);
+        if self.keep.load(Ordering::Relaxed) == keep.pack() {
             return true;
         }
-        self.alone(system, || self.move_to(system, keep))
+        let is_alone = match keep {
+            Keep::Anywhere => self.enter_within(system, MOMENT),
+            Keep::On(_) | Keep::Off(_) => self.enter(),
+        };
+        if !is_alone && keep != Keep::Anywhere {
+            return false;
+        }
+        let settled = self.move_to(system, keep);
+        if is_alone {
+            self.leave();
+        }
+        settled
     }
 
-    /// Runs `action` while nobody else changes where the thread is kept: whoever moves to a busy core
-    /// is not done before it runs there. Goes on beside one who does not come to an end at all,
-    /// stopped by a debugger say.
-    fn alone<R>(&self, system: &impl System, action: impl FnOnce() -> R) -> R {
-        const LONGEST: Nanos = Nanos::from_millis(200);
+    fn enter(&self) -> bool {
+        // Acquire pairs with the Release in `leave`: what the other one did is seen.
+        self.busy.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    fn enter_within(&self, system: &impl System, longest: Nanos) -> bool {
         const LOOK: Nanos = Nanos::from_micros(50);
-        let enters = || {
-            // Acquire pairs with the Release below: what the other one did is seen.
-            self.busy.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
-        };
-        if !enters() {
-            let end = system.now().after(LONGEST);
-            while system.now() < end && !enters() {
-                system.futex_wait(&self.busy, 1, Some(system.now().after(LOOK)));
+        if self.enter() {
+            return true;
+        }
+        let end = system.now().after(longest);
+        while system.now() < end {
+            system.futex_wait(&self.busy, 1, Some(system.now().after(LOOK)));
+            if self.enter() {
+                return true;
             }
         }
-        let result = action();
+        false
+    }
+
+    fn leave(&self) {
         self.busy.store(0, Ordering::Release);
-        result
     }
 
     fn move_to(&self, system: &impl System, keep: Keep) -> bool {
@@ -150,22 +167,32 @@ impl Kept {
     }
 
     /// Another thread, or this one, sets on which cores this one may run: `set` does so and reads
-    /// back what became of it.
+    /// back what became of it. Waits until it has moved, which to a busy core takes until it runs
+    /// there; goes on beside one that does not come to an end with it, stopped by a debugger say.
     pub fn allow(&self, system: &impl System, set: impl FnOnce() -> Option<Cores>) {
-        self.alone(system, || {
-            let cores = set();
-            if self.keep.load(Ordering::Relaxed) != Keep::Anywhere.pack()
-                && let Some(cores) = cores
-            {
-                self.before.store(&cores);
-            }
-        });
+        const LONGEST: Nanos = Nanos::from_millis(200);
+        let is_alone = self.enter_within(system, LONGEST);
+        let cores = set();
+        if self.keep.load(Ordering::Relaxed) != Keep::Anywhere.pack()
+            && let Some(cores) = cores
+        {
+            self.before.store(&cores);
+        }
+        if is_alone {
+            self.leave();
+        }
     }
 
-    /// The thread is gone, and so is what was asked for it.
+    /// The thread is gone, and so is what was asked for it. Whoever sets its cores at the moment
+    /// finds that out.
     pub fn forget(&self) {
         self.keep.store(Keep::Anywhere.pack(), Ordering::Relaxed);
-        self.busy.store(0, Ordering::Relaxed);
+    }
+
+    /// In a forked child, where nobody is under way but the calling thread.
+    pub fn forked(&self) {
+        self.forget();
+        self.leave();
     }
 }
 

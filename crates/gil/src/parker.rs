@@ -130,6 +130,12 @@ impl Parker {
         self.kept.forget();
     }
 
+    /// In a forked child, in which its thread is not.
+    pub fn forked(&self) {
+        self.forget();
+        self.kept.forked();
+    }
+
     /// The waiter goes; guard held.
     pub fn exit(&self) {
         self.inside.store(0, Ordering::Relaxed);

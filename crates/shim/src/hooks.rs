@@ -7,6 +7,7 @@
 
 use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
+use core::sync::atomic::Ordering;
 
 use crate::host::{self, Answer};
 use crate::locks::{self, Part};
@@ -155,8 +156,13 @@ unsafe extern "C" fn plan_setaffinity() -> Target {
 unsafe extern "C" fn set_affinity(thread: c_int, bytes: usize, mask: *const c_void) -> c_int {
     // SAFETY: the arguments are the caller's.
     let set = || unsafe { real::set_affinity(thread, bytes, mask) };
-    let native_id = if thread == 0 { sys::thread_id() } else { thread as u32 };
-    let Some(parker) = threads::parker_of(native_id) else { return set() };
+    let me = sys::thread_id();
+    let native_id = if thread == 0 { me } else { thread as u32 };
+    let Some((slot, parker)) = threads::find(native_id) else { return set() };
+    // In a handler that interrupts a hook, which may be about to move the thread.
+    if native_id == me && slot.busy.load(Ordering::Relaxed) != 0 {
+        return set();
+    }
     let mut done = 0;
     parker.allow(&Linux, || {
         done = set();

@@ -109,12 +109,15 @@ fn own(me: Me, now: Nanos) -> Own {
     Own { seat: me.seat(), since: now, used }
 }
 
+/// The thread whose own the lock was, if it is still there.
+fn owner(own: &Own) -> Option<Me> {
+    other(own.seat.who).filter(|thread| thread.seat().generation == own.seat.generation)
+}
+
 /// Whether the thread whose own the lock was spent that time computing.
 fn computed(own: &Own, now: Nanos) -> bool {
-    let thread = other(own.seat.who);
-    let thread = thread.filter(|thread| thread.seat().generation == own.seat.generation);
     let used =
-        thread.and_then(|thread| sys::used_by(thread.slot.native_id.load(Ordering::Relaxed)));
+        owner(own).and_then(|thread| sys::used_by(thread.slot.native_id.load(Ordering::Relaxed)));
     used.is_some_and(|used| own.computed(now, used))
 }
 
@@ -138,7 +141,9 @@ pub fn acquired(lock: &'static Lock) -> Answer {
         if config::get().policy.is_some() {
             if may_own && usage.is_fresh() {
                 // SAFETY: as above.
-                unsafe { lock.give(own(me, now)) };
+                if unsafe { lock.give(own(me, now)) } {
+                    me.slot.holds.store(0, Ordering::Relaxed);
+                }
                 return true;
             }
             // SAFETY: as above.
@@ -203,7 +208,9 @@ pub unsafe extern "C" fn serve_wait(
     // SAFETY: CPython waits on `cond` with the mutex held; the reference ends with this statement.
     if let Some(own) = unsafe { lock.usage() }.share() {
         // It holds the lock, and neither its slot nor the policy knows.
-        other(own.seat.who).iter().for_each(|owner| owner.slot.holds.store(1, Ordering::Relaxed));
+        if let Some(owner) = owner(&own) {
+            owner.slot.holds.store(1, Ordering::Relaxed);
+        }
         let now = Linux.now();
         // SAFETY: as above.
         unsafe { lock.cell().gate() }.returned(&Linux, now, &own, computed(&own, now), true);

@@ -4,7 +4,8 @@
 //! version finds both. libdl is not among the libraries that this one needs: to load it costs every
 //! program that is started 40 us (a quarter of all that this library costs it), and from 2.34 on it
 //! is empty. Before, a CPython has loaded it itself; in a program that has not, the functions by
-//! which libc itself loads libraries do it.
+//! which libc itself loads libraries do it. Where it is not installed (glibc's own package has it)
+//! such a program does not run with this library, whether it is asked for here or by the loader.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::transmute_copy;

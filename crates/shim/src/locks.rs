@@ -263,16 +263,18 @@ impl Lock {
         unsafe { &mut *self.inside.get() }
     }
 
-    /// The lock is the calling thread's own from now on.
+    /// The lock is the calling thread's own from now on. Whether that is so unseen.
     ///
     /// # Safety
     /// The lock's own mutex is held.
-    pub unsafe fn give(&'static self, own: Own) {
+    pub unsafe fn give(&'static self, own: Own) -> bool {
         // SAFETY: as the caller says; the reference ends here.
         unsafe { self.inside() }.usage = Usage::Own(own);
-        if !config::get().notes_each() {
+        let is_unseen = !config::get().notes_each();
+        if is_unseen {
             self.sole.store(sys::thread_pointer(), Ordering::Relaxed);
         }
+        is_unseen
     }
 
     /// Whether it is, and nobody wants to know what the thread does with it.
@@ -376,8 +378,10 @@ pub fn own_unseen() -> impl Iterator<Item = &'static Lock> {
 
 /// The calling thread ends; another one may get its thread pointer.
 pub fn thread_ended() {
-    // If it is another thread's by now, that one is seen for a while: no harm.
-    own_unseen().for_each(|lock| lock.sole.store(0, Ordering::Relaxed));
+    let me = sys::thread_pointer();
+    for lock in LOCKS.iter().take(USED.load(Ordering::Acquire)) {
+        let _ = lock.sole.compare_exchange(me, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
 }
 
 /// The lock with this number.

@@ -12,7 +12,8 @@ use crate::notes::{self, NAME_BYTES, Note};
 use crate::threads::{self, Me};
 use crate::{config, python, real, sys, tracing};
 
-/// A thread was made by the calling one, `me`, which holds a lock of the interpreter's.
+/// A thread was made by the calling one, `me`, which holds a lock of the interpreter's, or has it to
+/// itself while nobody wants names.
 fn leave_for(thread: u64, me: Me) {
     let made_by = u64::from(me.seat().generation) << 32 | u64::from(me.who.0 + 1);
     let mut note = Note { name: [0; NAME_BYTES], made_by };

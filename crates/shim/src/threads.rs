@@ -10,8 +10,8 @@ use deconvoy_policy::{MAX_THREADS, WaiterId};
 use crate::names::{self, Inherited};
 use crate::{config, host, locks, real, sys, tracing};
 
-/// What is kept of a thread. Written by the thread itself but for `priority` and `next_free`; no
-/// two share a cache line, nor a pair of lines that a processor fetches together.
+/// What is kept of a thread. Written by the thread itself but for `priority`, `next_free` and, when
+/// a lock is its own no more, `holds`; no two share a cache line, nor a pair of lines that a processor fetches together.
 #[repr(align(128))]
 pub struct Slot {
     /// Which of the threads under this number it is; 0: none yet.
@@ -28,7 +28,7 @@ pub struct Slot {
     pub acquired: AtomicU32,
     /// `switch_number` when its present wait began (watching only).
     pub switches: AtomicU64,
-    /// 1: it holds a lock.
+    /// 1: it holds a lock that it does not have to itself.
     pub holds: AtomicU32,
     pub inherited: Inherited,
     /// Who made it, as number + 1 in the low half and generation in the high one, until a policy
@@ -130,18 +130,15 @@ pub fn me() -> Option<Me> {
     }
 }
 
-/// The calling thread, if it holds a lock of an interpreter's.
+/// The calling thread, if it holds a lock of an interpreter's, or has one to itself.
 pub fn holder() -> Option<Me> {
     let key = KEY.load(Ordering::Relaxed).checked_sub(1)?;
     let number = real::get_specific(key) as u32;
-    let me = number.checked_sub(1).and_then(Me::at)?;
-    // What a thread does with a lock of its own is not noted in its slot.
-    let mut own = locks::own_unseen().peekable();
-    let holds = match own.peek() {
-        None => me.slot.holds.load(Ordering::Relaxed) > 0,
-        Some(_) => own.any(|lock| lock.is_locked()),
-    };
-    holds.then_some(me)
+    let me = number.checked_sub(1).and_then(Me::at);
+    // Whether a thread holds a lock that it has to itself is not noted.
+    me.filter(|me| {
+        me.slot.holds.load(Ordering::Relaxed) > 0 || locks::own_unseen().next().is_some()
+    })
 }
 
 #[cold]
@@ -221,7 +218,7 @@ pub fn forked() {
     let Some(key) = KEY.load(Ordering::Relaxed).checked_sub(1) else { return };
     let used = FRESH.load(Ordering::Relaxed) as usize;
     for parker in PARKERS.iter().take(used) {
-        parker.forget();
+        parker.forked();
     }
     FREE.store(0, Ordering::Relaxed);
     if real::get_specific(key) == 0 {
@@ -236,12 +233,11 @@ pub fn forked() {
     }
 }
 
-/// Where the thread with this native id waits, if it uses a lock.
-pub fn parker_of(native_id: u32) -> Option<&'static Parker> {
+/// What is kept of the thread with this native id, and where it waits, if it uses a lock.
+pub fn find(native_id: u32) -> Option<(&'static Slot, &'static Parker)> {
     let used = FRESH.load(Ordering::Relaxed) as usize;
     let mut all = SLOTS.iter().zip(&PARKERS).take(used);
     all.find(|(slot, _)| slot.native_id.load(Ordering::Relaxed) == native_id)
-        .map(|(_, parker)| parker)
 }
 
 /// The static priority that the policy in force gives a thread of this name.

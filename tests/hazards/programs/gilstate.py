@@ -25,8 +25,8 @@ with hazard.Spinners(2) as spinners:
 assert count[0] == 8 * 40 + 4 * 10, count
 assert min(spinners.counts) > 0
 
-# Each has the lock to itself for a while before another thread comes, and for a while at its end:
-# the next one, in the same place, is not taken for it.
+# Each has the lock to itself for a while before another thread comes, and for a while at its end.
+# The next one is put where it was, and nothing hangs though it could be taken for it.
 ROUNDS = 700
 count[0] = 0
 seen = []
