@@ -87,7 +87,7 @@ def judge(scenario: str, done: Progress) -> None:
     if scenario == "cpued":
         # It computes 1 ms at a time; an equal share is a third.
         share = done.loads_ns[0] / (sum(done.loads_ns) + sum(done.spinners_ns))
-        assert 0.05 <= share <= 0.55  # ours: 0.2; stock: 0.02
+        assert 0.05 <= share <= 0.55  # ours: 0.2; stock: 0.04 to 0.09
     elif scenario in ("event", "lock"):
         assert min(done.loads) >= 0.8 * max(done.loads) - 2
         assert min(done.per_1000) >= 5  # stock: 0.3 to 1

@@ -11,7 +11,8 @@ use crate::names::{self, Inherited};
 use crate::{config, host, locks, real, sys, tracing};
 
 /// What is kept of a thread. Written by the thread itself but for `priority`, `next_free` and, when
-/// a lock is its own no more, `holds`; no two share a cache line, nor a pair of lines that a processor fetches together.
+/// a lock is its own no more, `holds`; no two share a cache line, nor a pair of lines that a
+/// processor fetches together.
 #[repr(align(128))]
 pub struct Slot {
     /// Which of the threads under this number it is; 0: none yet.
@@ -136,9 +137,7 @@ pub fn holder() -> Option<Me> {
     let number = real::get_specific(key) as u32;
     let me = number.checked_sub(1).and_then(Me::at);
     // Whether a thread holds a lock that it has to itself is not noted.
-    me.filter(|me| {
-        me.slot.holds.load(Ordering::Relaxed) > 0 || locks::own_unseen().next().is_some()
-    })
+    me.filter(|me| me.slot.holds.load(Ordering::Relaxed) > 0 || locks::has_own_unseen())
 }
 
 #[cold]

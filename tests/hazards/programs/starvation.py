@@ -157,9 +157,7 @@ def echo_client_process(address):
         client.settimeout(0.5)
         hazard.watch_child()
         # Whoever reads our output waits for its end.
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 1)
-        os.dup2(null, 2)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         parent = os.getppid()
         try:
             while os.getppid() == parent:
