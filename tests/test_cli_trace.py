@@ -222,7 +222,7 @@ def test_policies(deconvoy: Deconvoy) -> None:
     table = deconvoy("policies").stdout
     assert all(name in table for name in names)
     (slice_, *_) = json.loads(deconvoy("policies", "--json").stdout)[0]["options"]
-    assert (slice_["name"], slice_["default_ns"]) == ("slice", 5_000_000)
+    assert (slice_["name"], slice_["default"]) == ("slice", 5_000_000)
     assert "5.00 ms" in table
 
 

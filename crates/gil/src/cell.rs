@@ -2,14 +2,14 @@
 
 use core::cell::UnsafeCell;
 
-use deconvoy_policy::Nanos;
+use deconvoy_policy::{Nanos, Observer};
 
 use crate::gate::Gate;
 use crate::kept::Keep;
 use crate::parker::Parker;
 use crate::primitive::{AtomicU32, Ordering};
 use crate::seat::Seat;
-use crate::{Latch, Observer, System};
+use crate::{Latch, System};
 
 /// Who gets the lock that was given up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +36,7 @@ impl Next {
 pub struct GateCell<'a, O, L> {
     gate: UnsafeCell<Gate<'a, O, L>>,
     pub(crate) parkers: &'a [Parker],
+    pub(crate) forces_switch: bool,
     /// Counts acquisitions; those who were forced to let another in sleep on it.
     pub(crate) taken: AtomicU32,
     /// How many sleep on `taken` and are to be woken.
@@ -57,6 +58,7 @@ impl<'a, O: Observer, L: Latch> GateCell<'a, O, L> {
     pub fn new(gate: Gate<'a, O, L>) -> GateCell<'a, O, L> {
         GateCell {
             parkers: gate.parkers,
+            forces_switch: gate.forces_switch(),
             gate: UnsafeCell::new(gate),
             taken: AtomicU32::new(0),
             forced: AtomicU32::new(0),

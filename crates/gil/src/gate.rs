@@ -4,7 +4,7 @@
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use deconvoy_policy::{Action, Actions, AnyPolicy, Event, Nanos, Policy, WaiterId};
+use deconvoy_policy::{Action, Actions, AnyPolicy, Event, Nanos, Observer, Policy, WaiterId};
 
 use crate::cell::Next;
 use crate::cores::{HomeCore, Place};
@@ -12,7 +12,7 @@ use crate::kept::Keep;
 use crate::parker::Parker;
 use crate::seat::{Hold, Outcome, Seat};
 use crate::usage::Own;
-use crate::{Latch, Observer, System};
+use crate::{Latch, System};
 
 /// A waiter whom nothing has reached for this long asks all the same: it learns of a runtime
 /// that is shutting down, and a wake-up that we lost costs a second, not the program.
@@ -201,6 +201,10 @@ impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
             self.greet(system, now, seat);
             self.step(system, now, Event::Made { who: seat.who, by }, seat.who);
         }
+    }
+
+    pub(crate) fn forces_switch(&self) -> bool {
+        self.policy.forces_switch()
     }
 
     /// The program's own switch interval, as last read.

@@ -31,7 +31,7 @@ pub use seat::{Outcome, Seat};
 pub use usage::{Own, Usage};
 pub use wait::{wait, wait_for_switch};
 
-use deconvoy_policy::{Action, Event, Nanos};
+use deconvoy_policy::Nanos;
 
 /// What a gate needs of the system.
 pub trait System {
@@ -87,15 +87,4 @@ pub trait Guard {
 pub trait Latch {
     fn close(&self);
     fn open(&self);
-}
-
-/// Sees every event and action, in order, with the guard held: a recorder.
-pub trait Observer {
-    fn event(&mut self, now: Nanos, event: Event);
-    fn action(&mut self, now: Nanos, action: Action);
-}
-
-impl Observer for () {
-    fn event(&mut self, _: Nanos, _: Event) {}
-    fn action(&mut self, _: Nanos, _: Action) {}
 }

@@ -1,6 +1,6 @@
 //! How a thread waits at a gate.
 
-use deconvoy_policy::{Nanos, WaiterId};
+use deconvoy_policy::{Nanos, Observer, WaiterId};
 
 use crate::cell::{GateCell, Next};
 use crate::cores::Place;
@@ -8,7 +8,7 @@ use crate::kept::{Keep, Kept};
 use crate::parker::Parker;
 use crate::primitive::{Ordering, spin_loop};
 use crate::seat::{Outcome, Seat};
-use crate::{Guard, Latch, Observer, System};
+use crate::{Guard, Latch, System};
 
 /// After a wake-up the guard is about to be free: its holder is on its way out of the call that
 /// woke us. So many tries before sleeping on it.
@@ -141,8 +141,8 @@ unsafe fn lock_within(
 }
 
 /// The calling thread gave the lock up because it was asked to, and waits until another thread
-/// has taken it. It may or may not want the lock back: CPython makes a thread wait here before a
-/// blocking call too.
+/// has taken it, if the policy wants that. It may or may not want the lock back: CPython makes a thread
+/// wait here before a blocking call too.
 ///
 /// # Safety
 /// The calling thread is `me`, if that is `Some`, and holds `guard`, the mutex of the forced switch,
@@ -153,6 +153,9 @@ pub unsafe fn wait_for_switch<O: Observer, L: Latch>(
     system: &impl System,
     me: Option<WaiterId>,
 ) {
+    if !cell.forces_switch {
+        return;
+    }
     let before = cell.taken.load(Ordering::Relaxed);
     // While the guard is held, nobody can say that the lock was taken, let alone give it up again.
     let (keep, next) = cell.after_release();

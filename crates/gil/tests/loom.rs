@@ -5,10 +5,12 @@
 use deconvoy_gil::{
     AtomicU32, Gate, GateCell, Guard, Keep, Latch, Linger, Parker, Place, System, wait_for_switch,
 };
-use deconvoy_policy::{Nanos, Slot, Spec};
+use deconvoy_policy::{Driver, Nanos, Slot, Spec};
 use loom::sync::atomic::Ordering;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
+
+const DRIVER: Driver = Driver { cores: 2, counts_instructions: false };
 
 /// A futex of loom's own parts. Deadlines never come: what should have woken a waiter and did not
 /// leaves it asleep, and loom reports that nothing moves.
@@ -150,7 +152,7 @@ fn a_forced_switch_is_never_slept_past() {
         let slots = Box::leak(Box::new([Slot::default(); 2]));
         let generations = Box::leak(Box::new([0; 2]));
         let parkers = Box::leak(Box::new([Parker::new(), Parker::new()]));
-        let policy = Spec::parse("timeout").unwrap().build(2, slots);
+        let policy = Spec::parse("timeout").unwrap().build(DRIVER, slots);
         let cell =
             Arc::new(GateCell::new(Gate::new(1, policy, parkers, generations, 2, (), Unmoved)));
         let switch = Arc::new(Raw { locked: Mutex::new(false), unlocked: Condvar::new() });

@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use deconvoy_gil::{
-    AtomicU32, Gate, GateCell, Guard, Latch, Observer, Outcome, Parker, Seat, System, wait,
-    wait_for_switch,
+    AtomicU32, Gate, GateCell, Guard, Latch, Outcome, Parker, Seat, System, wait, wait_for_switch,
 };
-use deconvoy_policy::{Action, Actions, Event, Nanos, Policy, Slot, Spec, WaiterId};
+use deconvoy_policy::{
+    Action, Actions, Driver, Event, Nanos, Observer, Policy, Slot, Spec, WaiterId,
+};
 use parking_lot::lock_api::RawMutex as _;
 
 struct Os(Instant);
@@ -150,7 +151,10 @@ impl Toy {
 }
 
 const CORES: u32 = 2;
+const DRIVER: Driver = Driver { cores: CORES, counts_instructions: false };
 const THREADS: usize = 6;
+const POLICIES: [&str; 7] =
+    ["timeout:1ms", "priority", "adaptive", "mutex:1ms", "timer:1ms", "ticks", "fifo"];
 
 fn toy(policy: &str, log: Arc<parking_lot::Mutex<Log>>) -> &'static Toy {
     let spec = Spec::parse(policy).unwrap();
@@ -159,7 +163,7 @@ fn toy(policy: &str, log: Arc<parking_lot::Mutex<Log>>) -> &'static Toy {
     let parkers = Box::leak((0..THREADS).map(|_| Parker::new()).collect::<Box<[_]>>());
     let locked = Arc::new(AtomicBool::new(false));
     let latch = Locked(locked.clone());
-    let policy = spec.build(CORES, slots);
+    let policy = spec.build(DRIVER, slots);
     Box::leak(Box::new(Toy {
         mutex: Raw(parking_lot::RawMutex::INIT),
         switch_mutex: Raw(parking_lot::RawMutex::INIT),
@@ -212,20 +216,20 @@ fn run(policy: &str) -> Log {
 
 #[test]
 fn one_holder_at_a_time_and_nobody_is_left_behind() {
-    for policy in ["timeout:interval=1ms", "priority", "adaptive"] {
+    for policy in POLICIES {
         run(policy);
     }
 }
 
 #[test]
 fn what_was_recorded_replays() {
-    for policy in ["timeout:interval=1ms", "priority", "adaptive"] {
+    for policy in POLICIES {
         let log = run(policy);
         let waits = log.iter().filter(|(_, event, _)| matches!(event, Event::Arrive { .. }));
         assert!(waits.count() > 20, "{policy}: without contention this proves nothing");
         let spec = Spec::parse(policy).unwrap();
         let mut slots = vec![Slot::default(); THREADS];
-        let mut fresh = spec.build(CORES, &mut slots);
+        let mut fresh = spec.build(DRIVER, &mut slots);
         for (now, event, said) in &log {
             let mut actions = Actions::new();
             fresh.step(*now, *event, &mut actions);

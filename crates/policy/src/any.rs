@@ -1,171 +1,26 @@
-//! Every policy behind one type, and the one string that names a policy and its parameters in
-//! every driver.
-
-use core::fmt;
+//! Every policy behind one type.
 
 use crate::adaptive::{self, Adaptive};
-use crate::catalogue::{ADAPTIVE, TIMEOUT, TimeOption, catalogue};
+use crate::catalogue::{ADAPTIVE, TICKS, TIMEOUT, TIMER};
+use crate::fifo::Fifo;
+use crate::mutex::Mutex;
+use crate::parse::{ParseError, Rules, cut, parse_settings};
 use crate::priority::Priority;
+use crate::ticks::{self, Ticks};
 use crate::timeout::{self, Timeout};
-use crate::{Actions, Event, Nanos, Policy, Slot, WaiterId};
+use crate::timer::{self, Timer};
+use crate::{Actions, Driver, Event, Nanos, Policy, Slot, WaiterId};
 
 /// A policy with its parameters, as written by a user; made into a machine by [`Spec::build`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Spec<'s> {
+    Mutex(timer::Params),
+    Ticks(ticks::Params),
+    Timer(timer::Params),
+    Fifo(ticks::Params),
     Timeout(timeout::Params),
     Priority(Rules<'s>),
     Adaptive(adaptive::Params),
-}
-
-/// Why a policy string means nothing; its text is fit for a user.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ParseError<'s> {
-    UnknownPolicy(&'s str),
-    UnknownOption { policy: &'static str, option: &'s str, options: &'static [TimeOption] },
-    NotATime(&'s str),
-    OutOfRange { option: &'s str, low: &'static str, high: &'static str },
-    NotARule(&'s str),
-}
-
-impl fmt::Display for ParseError<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ParseError::UnknownPolicy(name) => {
-                write!(f, "no policy {name:?}; there are ")?;
-                for about in catalogue() {
-                    write!(f, "{}, ", about.name)?;
-                }
-                f.write_str("and stock")
-            }
-            ParseError::UnknownOption { policy, option, options } => {
-                write!(f, "policy {policy} has no option {option:?}; it takes")?;
-                for (place, option) in options.iter().enumerate() {
-                    write!(f, "{} {}", if place == 0 { "" } else { "," }, option.name)?;
-                }
-                Ok(())
-            }
-            ParseError::NotATime(text) => {
-                write!(f, "{text:?} is not a time; write a whole number and ns, us, ms or s")
-            }
-            ParseError::OutOfRange { option, low, high } => {
-                write!(f, "{option} must be from {low} to {high}")
-            }
-            ParseError::NotARule(text) => write!(
-                f,
-                "{text:?} is not a priority; write NAME=N or tid:ID=N with N from -128 to 127"
-            ),
-        }
-    }
-}
-
-impl core::error::Error for ParseError<'_> {}
-
-/// The rules of `priority`: checked text `NAME=N,tid:ID=N,…`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Rules<'s> {
-    text: &'s str,
-}
-
-impl<'s> Rules<'s> {
-    fn parse(text: &'s str) -> Result<Rules<'s>, ParseError<'s>> {
-        for rule in parts(text) {
-            Rules::split(rule).ok_or(ParseError::NotARule(rule))?;
-        }
-        Ok(Rules { text })
-    }
-
-    fn split(rule: &str) -> Option<(&str, i8)> {
-        let (pattern, priority) = cut(rule, b'=')?;
-        let valid_id = pattern.strip_prefix("tid:").is_none_or(|id| id.parse::<u32>().is_ok());
-        (!pattern.is_empty() && valid_id).then_some((pattern, priority.parse().ok()?))
-    }
-
-    /// The priority of a thread: that of the first rule that matches, else 0. Names are compared
-    /// as bytes: a thread may carry any.
-    pub fn priority(&self, name: &[u8], native_id: u32) -> i8 {
-        parts(self.text)
-            .filter_map(Rules::split)
-            .find(|(pattern, _)| self.fits(pattern, name, native_id))
-            .map_or(0, |(_, priority)| priority)
-    }
-
-    /// What stands before each priority.
-    pub fn patterns(&self) -> impl Iterator<Item = &'s str> {
-        parts(self.text).filter_map(Rules::split).map(|(pattern, _)| pattern)
-    }
-
-    /// Whether a thread is one that `pattern` is for.
-    pub fn fits(&self, pattern: &str, name: &[u8], native_id: u32) -> bool {
-        match (pattern.strip_prefix("tid:"), pattern.strip_suffix('*')) {
-            (Some(id), _) => id.parse() == Ok(native_id),
-            (None, Some(start)) => name.starts_with(start.as_bytes()),
-            (None, None) => name == pattern.as_bytes(),
-        }
-    }
-}
-
-/// What stands before and behind the first `mark`. The standard library's own search carries a
-/// check that can panic as far as the compiler knows, and the preloaded library has none.
-fn cut(text: &str, mark: u8) -> Option<(&str, &str)> {
-    let at = text.bytes().position(|byte| byte == mark)?;
-    Some((text.get(..at)?, text.get(at + 1..)?))
-}
-
-/// The parts between commas, without empty ones.
-fn parts(text: &str) -> impl Iterator<Item = &str> {
-    let mut rest = text;
-    core::iter::from_fn(move || {
-        (!rest.is_empty()).then(|| {
-            let (part, behind) = cut(rest, b',').unwrap_or((rest, ""));
-            rest = behind;
-            part
-        })
-    })
-    .filter(|part| !part.is_empty())
-}
-
-fn parse_time(text: &str) -> Result<Nanos, ParseError<'_>> {
-    let end = text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
-    let (Some(digits), Some(unit)) = (text.get(..end), text.get(end..)) else {
-        return Err(ParseError::NotATime(text));
-    };
-    let unit = match unit {
-        "ns" => 1,
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        _ => return Err(ParseError::NotATime(text)),
-    };
-    let number: u64 = digits.parse().map_err(|_| ParseError::NotATime(text))?;
-    number.checked_mul(unit).map(Nanos).ok_or(ParseError::NotATime(text))
-}
-
-/// Reads times into `places`, which are those of `options` in that order.
-fn parse_times<'s, const N: usize>(
-    policy: &'static str,
-    text: &'s str,
-    options: &'static [TimeOption; N],
-    mut places: [&mut Nanos; N],
-) -> Result<(), ParseError<'s>> {
-    for part in parts(text) {
-        // A lone time is the policy's first option: `timeout:1ms`.
-        let (name, value) = match cut(part, b'=') {
-            Some(pair) => pair,
-            None => (options.first().map_or("", |option| option.name), part),
-        };
-        let (option, place) = options
-            .iter()
-            .zip(&mut places)
-            .find(|(option, _)| option.name == name)
-            .ok_or(ParseError::UnknownOption { policy, option: name, options })?;
-        let time = parse_time(value)?;
-        let (low, high) = option.range;
-        if time < parse_time(low)? || time > parse_time(high)? {
-            return Err(ParseError::OutOfRange { option: option.name, low, high });
-        }
-        **place = time;
-    }
-    Ok(())
 }
 
 impl<'s> Spec<'s> {
@@ -176,45 +31,35 @@ impl<'s> Spec<'s> {
     pub fn parse(text: &'s str) -> Result<Spec<'s>, ParseError<'s>> {
         let (name, options) = cut(text, b':').unwrap_or((text, ""));
         match name {
-            "timeout" => {
-                let mut interval = Nanos::MAX;
-                parse_times("timeout", options, TIMEOUT, [&mut interval])?;
-                let interval = (interval != Nanos::MAX).then_some(interval);
-                Ok(Spec::Timeout(timeout::Params { interval }))
-            }
+            "mutex" => parse_timer("mutex", options).map(Spec::Mutex),
+            "ticks" => parse_ticks("ticks", options).map(Spec::Ticks),
+            "timer" => parse_timer("timer", options).map(Spec::Timer),
+            "fifo" => parse_ticks("fifo", options).map(Spec::Fifo),
+            "timeout" => parse_timeout(options).map(Spec::Timeout),
             "priority" => Rules::parse(options).map(Spec::Priority),
-            "adaptive" => {
-                // What is left alone follows the credit down.
-                const FOLLOWS: Nanos = Nanos::MAX;
-                let mut p = adaptive::Params { wakeup: FOLLOWS, ..adaptive::Params::DEFAULT };
-                let places = [
-                    &mut p.slice,
-                    &mut p.credit,
-                    &mut p.wakeup,
-                    &mut p.grace,
-                    &mut p.handover,
-                    &mut p.guard,
-                    &mut p.linger,
-                ];
-                parse_times("adaptive", options, ADAPTIVE, places)?;
-                if p.wakeup == FOLLOWS {
-                    p.wakeup = adaptive::Params::DEFAULT.wakeup.min(p.credit);
-                }
-                if p.wakeup > p.credit {
-                    let (low, high) = ("1us", "the credit");
-                    return Err(ParseError::OutOfRange { option: "wakeup", low, high });
-                }
-                Ok(Spec::Adaptive(p))
-            }
+            "adaptive" => parse_adaptive(options).map(Spec::Adaptive),
             _ => Err(ParseError::UnknownPolicy(name)),
         }
     }
 
     pub fn name(&self) -> &'static str {
         match self {
+            Spec::Mutex(_) => "mutex",
+            Spec::Ticks(_) => "ticks",
+            Spec::Timer(_) => "timer",
+            Spec::Fifo(_) => "fifo",
             Spec::Timeout(_) => "timeout",
             Spec::Priority(_) => "priority",
             Spec::Adaptive(_) => "adaptive",
+        }
+    }
+
+    /// The holder gives the lock up each time that it has run so many instructions, in a driver that
+    /// counts them.
+    pub fn instructions(&self) -> Option<u32> {
+        match self {
+            Spec::Ticks(params) | Spec::Fifo(params) => Some(params.instructions),
+            _ => None,
         }
     }
 
@@ -227,59 +72,124 @@ impl<'s> Spec<'s> {
     pub fn priority(&self, name: &[u8], native_id: u32) -> i8 {
         match self {
             Spec::Priority(rules) => rules.priority(name, native_id),
-            Spec::Timeout(_) | Spec::Adaptive(_) => 0,
+            _ => 0,
         }
     }
 
-    /// Makes the machine for one lock. `cores`: how many threads can run at a time; `slots`: a
-    /// record a thread, at first all empty.
-    pub fn build<'a>(&self, cores: u32, slots: &'a mut [Slot]) -> AnyPolicy<'a> {
+    /// Makes the machine for one lock. `slots`: a record a thread, at first all empty.
+    pub fn build<'a>(&self, driver: Driver, slots: &'a mut [Slot]) -> AnyPolicy<'a> {
         match *self {
+            Spec::Mutex(params) => AnyPolicy::Mutex(Mutex::new(params, slots)),
+            Spec::Ticks(params) => AnyPolicy::Ticks(Ticks::new(params, driver, slots)),
+            Spec::Timer(params) => AnyPolicy::Timer(Timer::new(params, slots)),
+            Spec::Fifo(params) => AnyPolicy::Fifo(Fifo::new(params, driver, slots)),
             Spec::Timeout(params) => AnyPolicy::Timeout(Timeout::new(params, slots)),
             Spec::Priority(_) => AnyPolicy::Priority(Priority::new(slots)),
-            Spec::Adaptive(params) => AnyPolicy::Adaptive(Adaptive::new(params, cores, slots)),
+            Spec::Adaptive(params) => {
+                AnyPolicy::Adaptive(Adaptive::new(params, driver.cores, slots))
+            }
         }
     }
+}
+
+fn parse_timer<'s>(
+    policy: &'static str,
+    options: &'s str,
+) -> Result<timer::Params, ParseError<'s>> {
+    let mut params = timer::Params::DEFAULT;
+    parse_settings(policy, options, TIMER, [&mut params.interval.0])?;
+    Ok(params)
+}
+
+fn parse_ticks<'s>(
+    policy: &'static str,
+    options: &'s str,
+) -> Result<ticks::Params, ParseError<'s>> {
+    let mut instructions = u64::from(ticks::Params::DEFAULT.instructions);
+    parse_settings(policy, options, TICKS, [&mut instructions])?;
+    Ok(ticks::Params { instructions: u32::try_from(instructions).unwrap_or(u32::MAX) })
+}
+
+fn parse_timeout(options: &str) -> Result<timeout::Params, ParseError<'_>> {
+    let mut interval = Nanos::MAX;
+    parse_settings("timeout", options, TIMEOUT, [&mut interval.0])?;
+    Ok(timeout::Params { interval: (interval != Nanos::MAX).then_some(interval) })
+}
+
+fn parse_adaptive(options: &str) -> Result<adaptive::Params, ParseError<'_>> {
+    // What is left alone follows the credit down.
+    const FOLLOWS: Nanos = Nanos::MAX;
+    let mut p = adaptive::Params { wakeup: FOLLOWS, ..adaptive::Params::DEFAULT };
+    let places = [
+        &mut p.slice.0,
+        &mut p.credit.0,
+        &mut p.wakeup.0,
+        &mut p.grace.0,
+        &mut p.handover.0,
+        &mut p.guard.0,
+        &mut p.linger.0,
+    ];
+    parse_settings("adaptive", options, ADAPTIVE, places)?;
+    if p.wakeup == FOLLOWS {
+        p.wakeup = adaptive::Params::DEFAULT.wakeup.min(p.credit);
+    }
+    if p.wakeup > p.credit {
+        let (low, high) = ("1us", "the credit");
+        return Err(ParseError::OutOfRange { option: "wakeup", low, high });
+    }
+    Ok(p)
 }
 
 /// One of the policies.
 #[derive(Debug)]
 pub enum AnyPolicy<'a> {
+    Mutex(Mutex<'a>),
+    Ticks(Ticks<'a>),
+    Timer(Timer<'a>),
+    Fifo(Fifo<'a>),
     Timeout(Timeout<'a>),
     Priority(Priority<'a>),
     Adaptive(Adaptive<'a>),
 }
 
+/// Does the same with whichever policy it is.
+macro_rules! each {
+    ($any:expr, $policy:ident => $does:expr) => {
+        match $any {
+            AnyPolicy::Mutex($policy) => $does,
+            AnyPolicy::Ticks($policy) => $does,
+            AnyPolicy::Timer($policy) => $does,
+            AnyPolicy::Fifo($policy) => $does,
+            AnyPolicy::Timeout($policy) => $does,
+            AnyPolicy::Priority($policy) => $does,
+            AnyPolicy::Adaptive($policy) => $does,
+        }
+    };
+}
+
 impl Policy for AnyPolicy<'_> {
     fn step(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
-        match self {
-            AnyPolicy::Timeout(policy) => policy.step(now, event, actions),
-            AnyPolicy::Priority(policy) => policy.step(now, event, actions),
-            AnyPolicy::Adaptive(policy) => policy.step(now, event, actions),
-        }
+        each!(self, policy => policy.step(now, event, actions));
+    }
+
+    fn forces_switch(&self) -> bool {
+        each!(self, policy => policy.forces_switch())
     }
 
     fn computes(&self, who: WaiterId) -> bool {
-        match self {
-            AnyPolicy::Timeout(policy) => policy.computes(who),
-            AnyPolicy::Priority(policy) => policy.computes(who),
-            AnyPolicy::Adaptive(policy) => policy.computes(who),
-        }
+        each!(self, policy => policy.computes(who))
     }
 
     fn bound(&self, threads: u32, check: Nanos) -> Option<Nanos> {
-        match self {
-            AnyPolicy::Timeout(policy) => policy.bound(threads, check),
-            AnyPolicy::Priority(policy) => policy.bound(threads, check),
-            AnyPolicy::Adaptive(policy) => policy.bound(threads, check),
-        }
+        each!(self, policy => policy.bound(threads, check))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::Takes;
+    use crate::catalogue::{Takes, catalogue};
+    use crate::parse::parse_value;
     use std::string::ToString;
 
     #[test]
@@ -290,6 +200,10 @@ mod tests {
             panic!()
         };
         assert_eq!((params.slice, params.grace), (Nanos::from_millis(10), Nanos::ZERO));
+        let Ok(Spec::Ticks(params)) = Spec::parse("ticks:7") else { panic!() };
+        assert_eq!(params.instructions, 7);
+        let Ok(Spec::Mutex(params)) = Spec::parse("mutex") else { panic!() };
+        assert_eq!(params.interval, Nanos::from_millis(10));
         let Ok(spec) = Spec::parse("priority:io-*=10,tid:7=-3,spin=-1") else { panic!() };
         assert_eq!(spec.priority(b"io-3", 1), 10);
         assert_eq!(spec.priority(b"spin", 7), -3);
@@ -303,10 +217,10 @@ mod tests {
         for about in catalogue() {
             Spec::parse(about.name).unwrap();
             Spec::parse(about.example).unwrap();
-            let Takes::Times(options) = about.takes else { continue };
+            let Takes::Settings(options) = about.takes else { continue };
             for option in options {
                 let (low, high) = option.range;
-                let (low, high) = (parse_time(low).unwrap(), parse_time(high).unwrap());
+                let [low, high] = [low, high].map(|it| parse_value(option.unit, it).unwrap());
                 assert!(option.default.is_none_or(|it| low <= it && it <= high), "{option:?}");
                 for end in [option.range.0, option.range.1] {
                     // No more than the credit is worth, which is said in the meaning.
@@ -329,14 +243,27 @@ mod tests {
     #[test]
     fn a_mistake_is_named() {
         for (text, says) in [
-            ("fair", "no policy \"fair\"; there are adaptive, priority, timeout, and stock"),
-            ("", "no policy \"\"; there are adaptive, priority, timeout, and stock"),
+            (
+                "fair",
+                "no policy \"fair\"; there are adaptive, priority, timeout, timer, mutex, fifo, ticks, and stock",
+            ),
+            (
+                "",
+                "no policy \"\"; there are adaptive, priority, timeout, timer, mutex, fifo, ticks, and stock",
+            ),
             ("timeout:5", "\"5\" is not a time; write a whole number and ns, us, ms or s"),
             ("timeout:1h", "\"1h\" is not a time; write a whole number and ns, us, ms or s"),
             ("timeout:0ms", "interval must be from 1us to 10s"),
             (
                 "timeout:99999999999999999s",
                 "\"99999999999999999s\" is not a time; write a whole number and ns, us, ms or s",
+            ),
+            ("ticks:5ms", "\"5ms\" is not a whole number"),
+            ("fifo:-1", "\"-1\" is not a whole number"),
+            ("ticks:0", "instructions must be from 1 to 1000000000"),
+            (
+                "mutex:interval=100",
+                "\"100\" is not a time; write a whole number and ns, us, ms or s",
             ),
             ("adaptive:slice=1us", "slice must be from 100us to 10s"),
             ("adaptive:wakeup=1s", "wakeup must be from 1us to the credit"),

@@ -1,7 +1,6 @@
 //! What there is to choose from, for those who choose.
 
-use crate::Nanos;
-use crate::adaptive::Params;
+use crate::{Nanos, adaptive, ticks, timer};
 
 /// A policy, as its users see it.
 #[derive(Clone, Copy, Debug)]
@@ -15,18 +14,27 @@ pub struct About {
 
 #[derive(Clone, Copy, Debug)]
 pub enum Takes {
-    /// `NAME=TIME,…`
-    Times(&'static [TimeOption]),
+    /// `NAME=VALUE,…`
+    Settings(&'static [Setting]),
     /// `PATTERN=PRIORITY,…`
     Rules,
 }
 
-/// A length of time that a policy can be given.
+/// What a setting is counted in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TimeOption {
+pub enum Unit {
+    /// A length of time, in nanoseconds; written with its unit.
+    Time,
+    Instructions,
+}
+
+/// A number that a policy can be given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Setting {
     pub name: &'static str,
+    pub unit: Unit,
     /// `None`: the program's own switch interval.
-    pub default: Option<Nanos>,
+    pub default: Option<u64>,
     /// The least and the most, as a user writes them.
     pub range: (&'static str, &'static str),
     pub meaning: &'static str,
@@ -39,12 +47,12 @@ const fn time(
     default: Nanos,
     least: &'static str,
     meaning: &'static str,
-) -> TimeOption {
-    TimeOption { name, default: Some(default), range: (least, MOST), meaning }
+) -> Setting {
+    Setting { name, unit: Unit::Time, default: Some(default.0), range: (least, MOST), meaning }
 }
 
-pub(crate) const ADAPTIVE: &[TimeOption; 7] = &{
-    let p = Params::DEFAULT;
+pub(crate) const ADAPTIVE: &[Setting; 7] = &{
+    let p = adaptive::Params::DEFAULT;
     [
         time("slice", p.slice, "100us", "what a thread that computes may have in one turn"),
         time("credit", p.credit, "1us", "the most that a thread can earn by time spent elsewhere"),
@@ -61,21 +69,33 @@ pub(crate) const ADAPTIVE: &[TimeOption; 7] = &{
     ]
 };
 
-pub(crate) const TIMEOUT: &[TimeOption; 1] = &[TimeOption {
+pub(crate) const TIMEOUT: &[Setting; 1] = &[Setting {
     name: "interval",
+    unit: Unit::Time,
     default: None,
     range: ("1us", MOST),
     meaning: "how long a waiter waits before it asks",
 }];
 
-/// The policies, the default one first.
+pub(crate) const TIMER: &[Setting; 1] =
+    &[time("interval", timer::Params::DEFAULT.interval, "1us", "the clock at which waiters ask")];
+
+pub(crate) const TICKS: &[Setting; 1] = &[Setting {
+    name: "instructions",
+    unit: Unit::Instructions,
+    default: Some(ticks::Params::DEFAULT.instructions as u64),
+    range: ("1", "1000000000"),
+    meaning: "from one release by the holder to the next",
+}];
+
+/// The policies: the default one first, then back through history.
 pub const fn catalogue() -> &'static [About] {
     &[
         About {
             name: "adaptive",
             summary: "credit for time spent elsewhere buys immediate preemption (the default)",
             example: "adaptive:slice=2ms",
-            takes: Takes::Times(ADAPTIVE),
+            takes: Takes::Settings(ADAPTIVE),
         },
         About {
             name: "priority",
@@ -87,7 +107,31 @@ pub const fn catalogue() -> &'static [About] {
             name: "timeout",
             summary: "CPython's own rule: a waiter asks after the switch interval",
             example: "timeout:interval=1ms",
-            takes: Takes::Times(TIMEOUT),
+            takes: Takes::Settings(TIMEOUT),
+        },
+        About {
+            name: "timer",
+            summary: "MRI 1.9 with fair locks: asked every 10 ms, the oldest waiter is next",
+            example: "timer:10ms",
+            takes: Takes::Settings(TIMER),
+        },
+        About {
+            name: "mutex",
+            summary: "MRI 1.9 on Linux: asked every 10 ms, and whoever is quickest is next",
+            example: "mutex:10ms",
+            takes: Takes::Settings(TIMER),
+        },
+        About {
+            name: "fifo",
+            summary: "CPython 2 with fair locks: each 100 instructions to the oldest waiter",
+            example: "fifo:100",
+            takes: Takes::Settings(TICKS),
+        },
+        About {
+            name: "ticks",
+            summary: "CPython 2: released each 100 instructions, and whoever is quickest is next",
+            example: "ticks:100",
+            takes: Takes::Settings(TICKS),
         },
     ]
 }

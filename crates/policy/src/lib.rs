@@ -16,14 +16,21 @@ extern crate std;
 pub mod adaptive;
 mod any;
 mod catalogue;
+mod classic;
+pub mod fifo;
+pub mod mutex;
+mod parse;
 mod predictor;
 pub mod priority;
 mod queue;
 mod slots;
+pub mod ticks;
 pub mod timeout;
+pub mod timer;
 
-pub use any::{AnyPolicy, ParseError, Spec};
-pub use catalogue::{About, Takes, TimeOption, catalogue};
+pub use any::{AnyPolicy, Spec};
+pub use catalogue::{About, Setting, Takes, Unit, catalogue};
+pub use parse::{ParseError, Rules};
 pub use slots::{MAX_THREADS, Slot};
 
 use core::fmt;
@@ -66,6 +73,16 @@ impl fmt::Debug for Nanos {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct WaiterId(pub u32);
 
+/// What a driver is able to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Driver {
+    /// So many threads can run at a time.
+    pub cores: u32,
+    /// It runs the instructions itself, and gives the lock up every so many of them if the policy
+    /// is one of [`Spec::instructions`].
+    pub counts_instructions: bool,
+}
+
 /// What happened. The driver reports events in the order in which they took effect, one at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
@@ -83,8 +100,9 @@ pub enum Event {
     Arrive { who: WaiterId },
     /// `who` has taken the lock.
     Acquire { who: WaiterId },
-    /// `who` has given the lock up. `asked`: a drop request was out, so it cannot take the lock
-    /// back before another thread has had it.
+    /// `who` has given the lock up. `asked`: a drop request was out. If the policy forces a switch
+    /// ([`Policy::forces_switch`]), it cannot take the lock back then before another thread has had
+    /// it.
     Release { who: WaiterId, asked: bool },
     /// The timer of `who` has run out.
     Expire { who: WaiterId },
@@ -154,11 +172,29 @@ impl Default for Actions {
     }
 }
 
+/// Sees every event and action of a policy, in order: a recorder, a counter. The driver that steps the
+/// policy tells it.
+pub trait Observer {
+    fn event(&mut self, now: Nanos, event: Event);
+    fn action(&mut self, now: Nanos, action: Action);
+}
+
+impl Observer for () {
+    fn event(&mut self, _: Nanos, _: Event) {}
+    fn action(&mut self, _: Nanos, _: Action) {}
+}
+
 /// The rule. One value governs one lock.
 pub trait Policy {
     /// Takes in one event and appends what is to be done to `actions`, which the caller has
     /// cleared. `now` never goes back.
     fn step(&mut self, now: Nanos, event: Event, actions: &mut Actions);
+
+    /// Whether a thread that gave the lock up on request has to wait until another one has had it;
+    /// the same for each of a policy's life.
+    fn forces_switch(&self) -> bool {
+        true
+    }
 
     /// Whether `who` computes: it holds the lock, or waits for it, without a claim to go first, and
     /// not for a moment at a time.

@@ -1,6 +1,10 @@
 //! What `adaptive` does step by step.
 
-use deconvoy_policy::{Action, Actions, AnyPolicy, Event, Nanos, Policy, Slot, Spec, WaiterId};
+use deconvoy_policy::{
+    Action, Actions, AnyPolicy, Driver, Event, Nanos, Policy, Slot, Spec, WaiterId,
+};
+
+const DRIVER: Driver = Driver { cores: 2, counts_instructions: false };
 
 /// A policy that is told what happens, one thing after the other.
 struct Told<'a> {
@@ -10,7 +14,7 @@ struct Told<'a> {
 
 impl<'a> Told<'a> {
     fn new(slots: &'a mut [Slot], threads: u32) -> Told<'a> {
-        let policy = Spec::parse("adaptive").unwrap().build(2, slots);
+        let policy = Spec::parse("adaptive").unwrap().build(DRIVER, slots);
         let mut told = Told { policy, now: Nanos::from_millis(1) };
         for who in (0..threads).map(WaiterId) {
             told.tell(Event::Start { who, priority: 0 });

@@ -6,7 +6,16 @@ use deconvoy_policy::{Actions, Event, Nanos, Policy, Slot, Spec, WaiterId};
 use model::{Model, Program, SPIN, World};
 use proptest::prelude::*;
 
-const POLICIES: [&str; 4] = ["timeout", "timeout:interval=1ms", "priority", "adaptive"];
+const POLICIES: [&str; 8] = [
+    "timeout",
+    "timeout:interval=1ms",
+    "priority",
+    "adaptive",
+    "mutex:1ms",
+    "timer:1ms",
+    "ticks:1000",
+    "fifo:1000",
+];
 
 fn programs() -> impl Strategy<Value = Vec<Program>> {
     let one = prop_oneof![
@@ -19,13 +28,14 @@ fn programs() -> impl Strategy<Value = Vec<Program>> {
 }
 
 fn world() -> impl Strategy<Value = World> {
-    (1u32..3, 0u64..60_000, 100u64..20_000, any::<u64>()).prop_map(
-        |(cores, wake_ns, check_ns, seed)| World {
+    (1u32..3, 0u64..60_000, 100u64..20_000, any::<u64>(), any::<bool>()).prop_map(
+        |(cores, wake_ns, check_ns, seed, counts)| World {
             cores,
             wake_ns,
             check_ns,
             seed,
             end_ns: 400_000_000,
+            instruction_ns: counts.then_some(10),
         },
     )
 }
@@ -66,7 +76,7 @@ proptest! {
         run(policy, world, &programs, |model| {
             let spec = Spec::parse(policy).unwrap();
             let mut slots = vec![Slot::default(); programs.len()];
-            let mut fresh = spec.build(world.cores, &mut slots);
+            let mut fresh = spec.build(world.driver(), &mut slots);
             for (now, event, said) in &model.log {
                 let mut actions = Actions::new();
                 fresh.step(*now, *event, &mut actions);
@@ -83,7 +93,7 @@ proptest! {
     ) {
             let spec = Spec::parse(policy).unwrap();
         let mut slots = vec![Slot::default(); 4];
-        let mut machine = spec.build(2, &mut slots);
+        let mut machine = spec.build(QUIET.driver(), &mut slots);
         let mut now = 0;
         for (kind, who, after, asked) in events {
             now += after;
@@ -105,8 +115,14 @@ proptest! {
     }
 }
 
-const QUIET: World =
-    World { cores: 2, wake_ns: 30_000, check_ns: 1_000, seed: 42, end_ns: 2_000_000_000 };
+const QUIET: World = World {
+    cores: 2,
+    wake_ns: 30_000,
+    check_ns: 1_000,
+    seed: 42,
+    end_ns: 2_000_000_000,
+    instruction_ns: Some(10),
+};
 
 fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
@@ -167,6 +183,37 @@ fn timeout_shows_the_convoy() {
         waits.sort_unstable();
         assert!(waits[waits.len() / 2] >= 5_000_000, "a wait is one switch interval");
     });
+}
+
+#[test]
+fn timer_shows_a_convoy_of_its_clock() {
+    run("timer", QUIET, &[SPIN, IO], |model| {
+        let mut waits = model.served()[&1].waits_ns.clone();
+        waits.sort_unstable();
+        // It comes back 1 ms after a tick, and waits for the next one.
+        assert!(waits[waits.len() / 2] >= 8_000_000, "{waits:?}");
+    });
+}
+
+#[test]
+fn mutex_starves_an_io_thread_beside_a_spinner_that_barges() {
+    run("mutex", QUIET, &[SPIN, IO], |model| {
+        assert_eq!(model.bound(), None);
+        assert!(model.served()[&1].turns <= 2, "{}", model.served()[&1].turns);
+    });
+}
+
+#[test]
+fn ticks_battles_and_fifo_switches_at_every_release() {
+    let counts = |policy| {
+        let mut counts = (0, 0);
+        run(policy, QUIET, &[SPIN, SPIN], |model| counts = (model.takes, model.switches));
+        counts
+    };
+    let (takes, switches) = counts("ticks");
+    assert!(takes > 1_000_000 && switches < takes / 100, "{switches} of {takes}");
+    let (takes, switches) = counts("fifo");
+    assert!(switches > takes * 99 / 100 && takes > 50_000, "{switches} of {takes}");
 }
 
 #[test]

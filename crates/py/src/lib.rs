@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 
-use deconvoy_policy::{About, Spec, Takes, TimeOption, catalogue};
+use deconvoy_policy::{About, Setting, Spec, Takes, Unit, catalogue};
 use deconvoy_trace::format::Header;
 use deconvoy_trace::read::Trace;
 use deconvoy_trace::{analyse, export, format};
@@ -18,25 +18,30 @@ mod elf;
 
 create_exception!(deconvoy._native, TraceError, PyValueError, "A file that is no readable trace.");
 
-/// An option of a policy: name, default in nanoseconds (None: the program's own), least and most as
-/// written, meaning.
-type PolicyOption = (&'static str, Option<u64>, &'static str, &'static str, &'static str);
+/// A setting of a policy: name, unit (`ns` or `instructions`), default (None: the program's own), least
+/// and most as written, meaning.
+type PolicySetting =
+    (&'static str, &'static str, Option<u64>, &'static str, &'static str, &'static str);
 
-/// Every policy: name, summary, example, options; None in place of these: it takes rules.
-type PolicyRow = (&'static str, &'static str, &'static str, Option<Vec<PolicyOption>>);
+/// Every policy: name, summary, example, settings; None in place of these: it takes rules.
+type PolicyRow = (&'static str, &'static str, &'static str, Option<Vec<PolicySetting>>);
 
 #[pyfunction]
 fn policies() -> Vec<PolicyRow> {
-    let option = |it: &TimeOption| {
+    let setting = |it: &Setting| {
+        let unit = match it.unit {
+            Unit::Time => "ns",
+            Unit::Instructions => "instructions",
+        };
         let (least, most) = it.range;
-        (it.name, it.default.map(|time| time.0), least, most, it.meaning)
+        (it.name, unit, it.default, least, most, it.meaning)
     };
     let row = |about: &About| {
-        let options = match about.takes {
-            Takes::Times(options) => Some(options.iter().map(option).collect()),
+        let settings = match about.takes {
+            Takes::Settings(settings) => Some(settings.iter().map(setting).collect()),
             Takes::Rules => None,
         };
-        (about.name, about.summary, about.example, options)
+        (about.name, about.summary, about.example, settings)
     };
     catalogue().iter().map(row).collect()
 }

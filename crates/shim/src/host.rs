@@ -159,7 +159,7 @@ pub fn acquired(lock: &'static Lock) -> Answer {
         } else if let Some(recorder) = tracing::recorder() {
             // SAFETY: as above; the other reference is not used any more.
             unsafe { lock.inside() }.asked_ns = None;
-            recorder.acquire(now.0, me.trace(), lock.number());
+            recorder.acquire(now.0, me.trace(), lock.number(), Linux.core());
         }
         false
     });

@@ -6,15 +6,16 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use deconvoy_gil::{Gate, GateCell, Guard, Own, System, Usage};
-use deconvoy_policy::Nanos;
+use deconvoy_policy::{Driver, Nanos};
 use deconvoy_trace::format::{Kind, MAX_LOCKS};
+use deconvoy_trace::notes::Notes;
 
 use crate::latch::Locked;
 use crate::layout::{self, LONGEST_INTERVAL_US};
 use crate::records::Records;
 use crate::sys::{Linux, Timespec};
 use crate::threads::PARKERS;
-use crate::tracing::{self, Notes};
+use crate::tracing::{self, Here};
 use crate::{config, environment, real, sys};
 
 /// What becomes of a lock's calls. Goes up only, but for a lock that is made anew.
@@ -52,7 +53,7 @@ pub struct Lock {
     inside: UnsafeCell<Inside>,
     /// Written in `make` when there is a policy; from then on shared by all threads, which know how
     /// to share it.
-    cell: UnsafeCell<MaybeUninit<GateCell<'static, Notes, Locked>>>,
+    cell: UnsafeCell<MaybeUninit<GateCell<'static, Notes<Here>, Locked>>>,
     /// How many threads are inside a call that is served: the place is not used again before they
     /// are out.
     visitors: AtomicU32,
@@ -158,7 +159,7 @@ impl Lock {
         }
         tracing::begin();
         let recorder = tracing::recorder();
-        let notes = Notes { recorder, lock: number.min(255) as u8, asked_ns: None };
+        let notes = Notes::new(recorder, number.min(255) as u8, Here);
         // SAFETY: nobody else knows the lock yet.
         let inside = unsafe { &mut *lock.inside.get() };
         inside.usage = Usage::Fresh;
@@ -170,7 +171,8 @@ impl Lock {
                 lock.cond.store(0, Ordering::Release);
                 return None;
             };
-            let policy = spec.build(cores, slots);
+            let driver = Driver { cores, counts_instructions: false };
+            let policy = spec.build(driver, slots);
             let gate = number as u32 + 1;
             let gate = Gate::new(gate, policy, &PARKERS, known, cores, notes, latch);
             // SAFETY: as above; no thread is inside a call of a lock that was in this place before.
@@ -249,7 +251,7 @@ impl Lock {
         (at / size_of::<Lock>()).min(255) as u8
     }
 
-    pub fn cell(&'static self) -> &'static GateCell<'static, Notes, Locked> {
+    pub fn cell(&'static self) -> &'static GateCell<'static, Notes<Here>, Locked> {
         // SAFETY: written in `make`, before the lock could be found; those that come here have a
         // policy.
         unsafe { (*self.cell.get()).assume_init_ref() }

@@ -3,9 +3,10 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use deconvoy_gil::{Observer, System};
-use deconvoy_policy::{Action, Event, Nanos, WaiterId};
-use deconvoy_trace::format::{FLAG_STOCK, Greeting, Kind};
+use deconvoy_gil::System;
+use deconvoy_policy::WaiterId;
+use deconvoy_trace::format::FLAG_STOCK;
+use deconvoy_trace::notes::Threads;
 use deconvoy_trace::record::{About, Recorder, file_bytes};
 
 use crate::sys::Linux;
@@ -153,75 +154,15 @@ pub fn forked() {
     STATE.store(NONE, Ordering::Relaxed);
 }
 
-/// Writes down what goes in and out of one lock's policy.
-pub struct Notes {
-    pub recorder: Option<Recorder>,
-    pub lock: u8,
-    /// When the first drop request for the present hold was made.
-    pub asked_ns: Option<u64>,
-}
+/// How the notes on a lock find what they need of a thread.
+pub struct Here;
 
-fn trace_number(who: WaiterId) -> u16 {
-    threads::other(who).map_or(0, |thread| thread.trace())
-}
-
-/// The distance from `now` to a point that is not before it, as an argument of an event.
-fn ahead(now: Nanos, at: Nanos) -> u32 {
-    u32::try_from(at.since(now).0).unwrap_or(u32::MAX)
-}
-
-impl Observer for Notes {
-    fn event(&mut self, now: Nanos, event: Event) {
-        let Some(recorder) = self.recorder else { return };
-        let lock = self.lock;
-        match event {
-            Event::Start { who, priority } => {
-                let greeting = Greeting { priority, number: Some(who.0) };
-                recorder.write(now.0, Kind::Greet, trace_number(who), lock, greeting.pack());
-            }
-            Event::Made { who, by } => {
-                recorder.write(now.0, Kind::Made, trace_number(who), lock, by.0);
-            }
-            Event::Interval { length } => recorder.interval(now.0, 0, lock, length.0),
-            Event::Arrive { who } => recorder.arrive(now.0, trace_number(who), lock),
-            Event::Acquire { who } => {
-                self.asked_ns = None;
-                recorder.acquire(now.0, trace_number(who), lock);
-            }
-            Event::Release { who, asked } => {
-                let asked_ns = asked.then(|| self.asked_ns.unwrap_or(now.0));
-                recorder.release(now.0, trace_number(who), lock, asked_ns);
-            }
-            Event::Expire { who } => {
-                recorder.write(now.0, Kind::Expire, trace_number(who), lock, 0);
-            }
-            Event::Leave { who } => {
-                recorder.write(now.0, Kind::Leave, trace_number(who), lock, 0);
-            }
-        }
+impl Threads for Here {
+    fn record_of(&self, who: WaiterId) -> u16 {
+        threads::other(who).map_or(0, |thread| thread.trace())
     }
 
-    fn action(&mut self, now: Nanos, action: Action) {
-        let Some(recorder) = self.recorder else { return };
-        let lock = self.lock;
-        match action {
-            Action::Ask { who } => {
-                self.asked_ns = self.asked_ns.or(Some(now.0));
-                recorder.ask(now.0, trace_number(who), lock);
-            }
-            Action::Wake { who } => recorder.write(now.0, Kind::Wake, trace_number(who), lock, 0),
-            Action::Recall { who } => {
-                recorder.write(now.0, Kind::Recall, trace_number(who), lock, 0);
-            }
-            Action::Grant { who } => {
-                recorder.write(now.0, Kind::Grant, trace_number(who), lock, 0);
-            }
-            Action::Timer { who, at } => {
-                recorder.write(now.0, Kind::Timer, trace_number(who), lock, ahead(now, at));
-            }
-            Action::Linger { who, until } => {
-                recorder.write(now.0, Kind::Linger, trace_number(who), lock, ahead(now, until));
-            }
-        }
+    fn core(&self) -> Option<u32> {
+        Linux.core()
     }
 }

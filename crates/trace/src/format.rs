@@ -81,6 +81,9 @@ pub struct Header {
 /// The preloaded library only watched: the lock was the interpreter's own.
 pub const FLAG_STOCK: u32 = 1;
 
+/// The driver ran the instructions itself and counted them.
+pub const FLAG_COUNTS_INSTRUCTIONS: u32 = 2;
+
 const _: () = assert!(size_of::<Header>() <= HEADER_BYTES);
 const _: () = assert!(offset_of!(Header, head) == 128);
 const _: () = assert!(offset_of!(Header, policy) == 256);
@@ -138,7 +141,7 @@ pub enum Kind {
     End = 2,
     /// It finds the lock held and begins to wait, or to wait again.
     Arrive = 3,
-    /// It has taken the lock.
+    /// It has taken the lock. Argument: on which core, + 1; 0: not known.
     Acquire = 4,
     /// It has given it up. Argument: 1 if a drop request was out.
     Release = 5,

@@ -10,9 +10,11 @@ use std::io::Read;
 use std::mem::offset_of;
 use std::path::Path;
 
+use deconvoy_policy::Driver;
+
 use crate::format::{
-    EVENT_BYTES, Event, FLAG_STOCK, HEADER_BYTES, Header, MAGIC, OTHERS, THREAD_BYTES, Thread,
-    VERSION, lap, state,
+    EVENT_BYTES, Event, FLAG_COUNTS_INSTRUCTIONS, FLAG_STOCK, HEADER_BYTES, Header, MAGIC, OTHERS,
+    THREAD_BYTES, Thread, VERSION, lap, state,
 };
 
 mod error;
@@ -36,6 +38,8 @@ pub struct AboutProcess {
     pub cores: u32,
     /// The lock followed the interpreter's own rule; the library only watched.
     pub stock: bool,
+    /// The driver ran the instructions itself, and counted them.
+    pub counts_instructions: bool,
     /// Of the monotonic clock.
     pub start_ns: u64,
     /// Of the wall clock at the same moment.
@@ -46,6 +50,13 @@ pub struct AboutProcess {
     pub policy: String,
     pub runtime: String,
     pub command: Vec<String>,
+}
+
+impl AboutProcess {
+    /// What ran the policy.
+    pub fn driver(&self) -> Driver {
+        Driver { cores: self.cores, counts_instructions: self.counts_instructions }
+    }
 }
 
 /// A trace, read.
@@ -170,11 +181,13 @@ fn about(bytes: Bytes<'_>) -> AboutProcess {
     let command = bytes.part(offset_of!(Header, command), 2048);
     let end = command.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     let arguments = command.get(..end).unwrap_or(&[]);
+    let flags = bytes.u32(offset_of!(Header, flags));
     AboutProcess {
         pid: bytes.u32(offset_of!(Header, pid)),
         parent_pid: bytes.u32(offset_of!(Header, parent_pid)),
         cores: bytes.u32(offset_of!(Header, cores)),
-        stock: bytes.u32(offset_of!(Header, flags)) & FLAG_STOCK != 0,
+        stock: flags & FLAG_STOCK != 0,
+        counts_instructions: flags & FLAG_COUNTS_INSTRUCTIONS != 0,
         start_ns: bytes.u64(offset_of!(Header, start_ns)),
         start_unix_ns: bytes.u64(offset_of!(Header, start_unix_ns)),
         interval_ns: bytes.u64(offset_of!(Header, interval_ns)),

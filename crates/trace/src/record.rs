@@ -237,7 +237,8 @@ impl Recorder {
         self.write(now_ns, Kind::Arrive, thread, lock, 0);
     }
 
-    pub fn acquire(&self, now_ns: u64, thread: u16, lock: u8) {
+    /// `core`: where the thread runs, if that is known.
+    pub fn acquire(&self, now_ns: u64, thread: u16, lock: u8, core: Option<u32>) {
         let (was, _) = self.leave_state(now_ns, thread, state::HOLDING);
         let record = self.thread(thread);
         Recorder::count(&record.acquires);
@@ -250,7 +251,8 @@ impl Recorder {
             last.store(thread, RELAXED);
             Recorder::count(&record.switches);
         }
-        self.write(now_ns, Kind::Acquire, thread, lock, 0);
+        let core = core.map_or(0, |core| core.wrapping_add(1));
+        self.write(now_ns, Kind::Acquire, thread, lock, core);
     }
 
     /// `asked_ns`: when the first drop request for this hold was made.

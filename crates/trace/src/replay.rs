@@ -99,7 +99,7 @@ pub fn check(trace: &Trace) -> Result<Replayed, Divergence> {
         slots.fill(Slot::default());
         let mut replay = Replay {
             start_ns: trace.about.start_ns,
-            policy: spec.build(trace.about.cores, &mut slots),
+            policy: spec.build(trace.about.driver(), &mut slots),
             actions: Actions::new(),
             confirmed: 0,
             now: Nanos::ZERO,

@@ -13,6 +13,10 @@ use proptest::prelude::*;
 
 const THREADS: usize = 6;
 
+/// What the tape says of its driver.
+const DRIVER: deconvoy_policy::Driver =
+    deconvoy_policy::Driver { cores: 2, counts_instructions: false };
+
 /// Tells a policy what happens, and writes both sides down as the preloaded library does.
 struct Driver<'p> {
     tape: Tape,
@@ -51,7 +55,7 @@ impl Driver<'_> {
         };
         match kind {
             Kind::Arrive => self.tape.recorder().arrive(now, record, 0),
-            Kind::Acquire => self.tape.recorder().acquire(now, record, 0),
+            Kind::Acquire => self.tape.recorder().acquire(now, record, 0, None),
             Kind::Release => self.tape.recorder().release(now, record, 0, asked),
             _ => self.tape.recorder().write(now, kind, record, 0, 0),
         }
@@ -127,7 +131,7 @@ fn record(policy: &'static str, steps: &[Step]) -> (Trace, u64, u64) {
     let start = tape.recorder();
     start.write(START_NS, Kind::LockStart, 0, 0, 0);
     let mut driver = Driver {
-        policy: spec.build(under(policy).cores, &mut slots),
+        policy: spec.build(DRIVER, &mut slots),
         records: (0..THREADS).map(|_| tape.thread("one")).collect(),
         tape,
         greeted: vec![false; THREADS],

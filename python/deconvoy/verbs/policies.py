@@ -29,8 +29,9 @@ def policies(as_json: bool) -> None:
     out.print(listing)
     options = table("option", "of", "default", "least", "most", "what it is")
     for policy, _, _, rows in catalogue():
-        for name, default, least, most, meaning in rows or []:
-            preset = "the program's" if default is None else time_text(default)
+        for name, unit, default, least, most, meaning in rows or []:
+            number = str(default) if unit != "ns" else time_text(default or 0)
+            preset = "the program's" if default is None else number
             options.add_row(name, policy, preset, least, most, meaning)
     out.print(options)
     out.print(RULES)
@@ -40,7 +41,7 @@ def as_data(
     name: str, summary: str, example: str, options: list[tuple[Any, ...]] | None
 ) -> dict[str, Any]:
     """A policy as JSON has it; `options` is null for one that takes rules."""
-    keys = ("name", "default_ns", "least", "most", "meaning")
+    keys = ("name", "unit", "default", "least", "most", "meaning")
     listed = None
     if options is not None:
         listed = [dict(zip(keys, option, strict=True)) for option in options]

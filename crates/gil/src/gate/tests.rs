@@ -2,10 +2,12 @@
 
 use core::cell::Cell;
 
-use deconvoy_policy::{Slot, Spec};
+use deconvoy_policy::{Driver, Slot, Spec};
 
 use super::*;
 use crate::primitive::AtomicU32;
+
+const DRIVER: Driver = Driver { cores: 2, counts_instructions: false };
 
 /// Its clock stands still but for the test; nobody sleeps.
 struct Still(Cell<Nanos>);
@@ -39,7 +41,7 @@ fn with_waiters(policy: &str, count: u32, test: impl FnOnce(&mut Gate<'_, (), ()
     let mut slots = vec![Slot::default(); count as usize + 1];
     let mut generations = vec![0; count as usize + 1];
     let parkers: Vec<Parker> = (0..=count).map(|_| Parker::new()).collect();
-    let policy = Spec::parse(policy).unwrap().build(2, &mut slots);
+    let policy = Spec::parse(policy).unwrap().build(DRIVER, &mut slots);
     let mut gate = Gate::new(1, policy, &parkers, &mut generations, 2, (), ());
     let system = Still(Cell::new(Nanos::from_millis(1)));
     gate.acquired(&system, system.now(), seat(0));
@@ -132,7 +134,7 @@ fn a_lock_that_goes_away_wakes_nobody_at_another() {
     with_waiters("adaptive", 2, |gate, system| {
         let mut slots = vec![Slot::default(); 3];
         let mut generations = vec![0; 3];
-        let policy = Spec::parse("adaptive").unwrap().build(2, &mut slots);
+        let policy = Spec::parse("adaptive").unwrap().build(DRIVER, &mut slots);
         let mut other = Gate::new(2, policy, gate.parkers, &mut generations, 2, (), ());
         other.acquired(system, system.now(), seat(0));
         other.enter(system, system.now(), seat(1), INTERVAL);
@@ -149,7 +151,7 @@ fn whoever_had_the_lock_to_itself_is_known_when_others_come() {
         let mut slots = vec![Slot::default(); 2];
         let mut generations = vec![0; 2];
         let parkers = [Parker::new(), Parker::new()];
-        let policy = Spec::parse("adaptive").unwrap().build(2, &mut slots);
+        let policy = Spec::parse("adaptive").unwrap().build(DRIVER, &mut slots);
         let mut gate = Gate::new(1, policy, &parkers, &mut generations, 2, (), ());
         let system = Still(Cell::new(Nanos::from_millis(1)));
         gate.acquired(&system, system.now(), seat(0));
@@ -177,7 +179,7 @@ fn a_maker_is_known_by_number_and_generation() {
         let mut slots = vec![Slot::default(); 3];
         let mut generations = vec![0; 3];
         let parkers = [Parker::new(), Parker::new(), Parker::new()];
-        let policy = Spec::parse("adaptive").unwrap().build(2, &mut slots);
+        let policy = Spec::parse("adaptive").unwrap().build(DRIVER, &mut slots);
         let made = Made(&told);
         let mut gate = Gate::new(1, policy, &parkers, &mut generations, 2, made, ());
         let system = Still(Cell::new(Nanos::from_millis(1)));
@@ -204,7 +206,7 @@ fn a_priority_that_is_known_late_counts_from_then_on() {
     let mut slots = vec![Slot::default(); 2];
     let mut generations = vec![0; 2];
     let parkers = [Parker::new(), Parker::new()];
-    let policy = Spec::parse("priority").unwrap().build(2, &mut slots);
+    let policy = Spec::parse("priority").unwrap().build(DRIVER, &mut slots);
     let mut gate = Gate::new(1, policy, &parkers, &mut generations, 2, (), ());
     let system = Still(Cell::new(Nanos::from_millis(1)));
     let [spinner, io] = [0, 1].map(|n| Seat { priority: 0, ..seat(n) });

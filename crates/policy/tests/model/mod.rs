@@ -4,7 +4,9 @@
 
 use std::collections::{BTreeMap, BinaryHeap};
 
-use deconvoy_policy::{Action, Actions, AnyPolicy, Event, Nanos, Policy, Slot, Spec, WaiterId};
+use deconvoy_policy::{
+    Action, Actions, AnyPolicy, Driver, Event, Nanos, Policy, Slot, Spec, WaiterId,
+};
 
 /// What a thread does over and over: hold the lock, then be elsewhere. `hold_ns` of `u64::MAX`
 /// computes without end.
@@ -26,6 +28,15 @@ pub struct World {
     pub check_ns: u64,
     pub seed: u64,
     pub end_ns: u64,
+    /// How long an instruction takes; `None`: nobody counts them.
+    pub instruction_ns: Option<u64>,
+}
+
+impl World {
+    pub fn driver(&self) -> Driver {
+        let counts_instructions = self.instruction_ns.is_some();
+        Driver { cores: self.cores, counts_instructions }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,6 +90,8 @@ pub type Log = Vec<(Nanos, Event, Vec<Action>)>;
 pub struct Model<'a> {
     world: World,
     policy: AnyPolicy<'a>,
+    /// A holder gives the lock up so long after it took it.
+    tick_ns: Option<u64>,
     now: u64,
     threads: Vec<Thread>,
     holder: Option<usize>,
@@ -91,7 +104,9 @@ pub struct Model<'a> {
     sequence: u64,
     random: u64,
     pub log: Log,
+    pub takes: u64,
     pub switches: u64,
+    last: Option<usize>,
     pub asks: u64,
 }
 
@@ -99,7 +114,8 @@ impl<'a> Model<'a> {
     pub fn new(spec: &Spec<'_>, slots: &'a mut [Slot], world: World, programs: &[Program]) -> Self {
         let mut model = Model {
             world,
-            policy: spec.build(world.cores, slots),
+            tick_ns: world.instruction_ns.zip(spec.instructions()).map(|(ns, n)| ns * u64::from(n)),
+            policy: spec.build(world.driver(), slots),
             now: 1_000_000,
             threads: Vec::new(),
             holder: None,
@@ -110,7 +126,9 @@ impl<'a> Model<'a> {
             sequence: 0,
             random: world.seed | 1,
             log: Vec::new(),
+            takes: 0,
             switches: 0,
+            last: None,
             asks: 0,
         };
         for (number, &program) in programs.iter().enumerate() {
@@ -227,11 +245,15 @@ impl<'a> Model<'a> {
         self.kept = None;
         self.hold += 1;
         self.asked = false;
-        self.switches += 1;
+        self.takes += 1;
+        self.switches += u64::from(self.last.replace(thread) != Some(thread));
         let hold = self.hold;
         let left = self.threads[thread].left_ns;
         if left != u64::MAX {
             self.due(left, thread, Due::Finishes { hold });
+        }
+        if let Some(tick_ns) = self.tick_ns.filter(|&tick_ns| tick_ns < left) {
+            self.due(tick_ns, thread, Due::Checks { hold });
         }
         self.step(Event::Acquire { who: WaiterId(thread as u32) }, thread);
         for other in 0..self.threads.len() {
@@ -268,7 +290,7 @@ impl<'a> Model<'a> {
         self.holder = None;
         self.threads[thread].state = State::Forced { again };
         self.step(Event::Release { who: WaiterId(thread as u32), asked }, thread);
-        if !asked {
+        if !asked || !self.policy.forces_switch() {
             self.go_on(thread, again);
         }
     }

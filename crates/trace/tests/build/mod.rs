@@ -114,7 +114,7 @@ impl Tape {
     }
 
     pub fn acquire(&mut self, thread: u16) -> &mut Tape {
-        self.recorder.acquire(self.now, thread, self.lock);
+        self.recorder.acquire(self.now, thread, self.lock, None);
         self
     }
 

@@ -1,0 +1,52 @@
+//! `timer`: a fair lock, and a timer that has the holder give it up.
+//!
+//! Source: MRI 1.9 where mutexes are fair (Mac OS X), slides 36, 54 to 62 of Beazley's "In Search
+//! of the Perfect GIL" (2011).
+//! - state: a queue in order of arrival;
+//! - on arrive: the oldest waiter asks at the next tick of a clock of 10 ms;
+//! - on release: the lock is kept for the oldest waiter.
+//!
+//! Tunable: `interval`, the clock (10 ms, MRI's `TIME_QUANTUM`).
+//!
+//! Pathology: the convoy. Each call that may block hands the lock to the CPU-bound thread, which
+//! keeps it until the next tick: four calls a message, 40 ms.
+
+use crate::classic::{Classic, Next};
+use crate::{Actions, Event, Nanos, Policy, Slot};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Params {
+    pub interval: Nanos,
+}
+
+impl Params {
+    pub const DEFAULT: Params = Params { interval: Nanos::from_millis(10) };
+}
+
+#[derive(Debug)]
+pub struct Timer<'a> {
+    classic: Classic<'a>,
+    interval: Nanos,
+}
+
+impl<'a> Timer<'a> {
+    pub fn new(params: Params, slots: &'a mut [Slot]) -> Timer<'a> {
+        let classic = Classic::timed(params.interval, Next::HandOff, slots);
+        Timer { classic, interval: params.interval }
+    }
+}
+
+impl Policy for Timer<'_> {
+    fn step(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
+        self.classic.step(now, event, actions);
+    }
+
+    fn forces_switch(&self) -> bool {
+        false
+    }
+
+    /// Each of those in front keeps the lock until the next tick at most.
+    fn bound(&self, threads: u32, check: Nanos) -> Option<Nanos> {
+        Some(Nanos(self.interval.after(check).0.saturating_mul(u64::from(threads))))
+    }
+}
