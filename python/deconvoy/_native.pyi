@@ -2,17 +2,20 @@
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import TypedDict
+from typing import TypedDict, final
 
 __all__ = [
     "POLICY_BYTES",
     "TRACE_VERSION",
     "VERSION",
+    "LabServer",
     "TraceError",
+    "check_lab",
     "check_policy",
     "export_perfetto",
     "export_trace_event",
     "inspect_elf",
+    "lab_countdown",
     "policies",
     "replay",
     "report_json",
@@ -39,12 +42,14 @@ class _Inspection(TypedDict):
     version: str | None
     starts_programs: bool
 
-# Name, default in nanoseconds (None: the program's own), least and most as written, meaning.
+# Name, unit (`ns` or `instructions`), default (None: the program's own), least and most as written,
+# meaning.
 _PolicySetting = tuple[str, str, int | None, str, str, str]
 
-# Name, summary, example, options (None: it takes rules).
+# Name, summary, example, settings (None: it takes rules).
 def policies() -> list[tuple[str, str, str, list[_PolicySetting] | None]]: ...
 def check_policy(text: str) -> None: ...
+def check_lab(lock: str) -> None: ...
 def report_json(path: str | PathLike[str]) -> str: ...
 
 # Both return why some of the files cannot be read.
@@ -58,3 +63,16 @@ def inspect_elf(
     path: str | PathLike[str], search: Sequence[str | PathLike[str]] = ...
 ) -> _Inspection | None: ...
 def replay(path: str | PathLike[str]) -> tuple[int, int, int]: ...
+
+# Seconds, and how often the lock went from one thread to another (None: a rival does not say).
+def lab_countdown(
+    lock: str, workers: int, work: int, trace: str | PathLike[str] | None = None
+) -> tuple[float, int | None]: ...
+@final
+class LabServer:
+    def __new__(
+        cls, lock: str, workers: int, trace: str | PathLike[str] | None = None
+    ) -> LabServer: ...
+    @property
+    def port(self) -> int: ...
+    def counts(self) -> list[int]: ...

@@ -2,10 +2,10 @@
 
 use core::cell::UnsafeCell;
 
+use deconvoy_policy::home::Keep;
 use deconvoy_policy::{Nanos, Observer};
 
 use crate::gate::Gate;
-use crate::kept::Keep;
 use crate::parker::Parker;
 use crate::primitive::{AtomicU32, Ordering};
 use crate::seat::Seat;

@@ -4,11 +4,10 @@
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+use deconvoy_policy::home::{HomeCore, Keep, Place};
 use deconvoy_policy::{Action, Actions, AnyPolicy, Event, Nanos, Observer, Policy, WaiterId};
 
 use crate::cell::Next;
-use crate::cores::{HomeCore, Place};
-use crate::kept::Keep;
 use crate::parker::Parker;
 use crate::seat::{Hold, Outcome, Seat};
 use crate::usage::Own;
@@ -222,7 +221,7 @@ impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
             // Whatever the program does with the lock, it does where it is allowed to.
             parker.kept.settle(system, Keep::Anywhere);
         }
-        self.cores.acquired(system, self.policy.computes(seat.who));
+        self.cores.acquired(system.core(), self.policy.computes(seat.who));
     }
 
     /// A thread has had the lock to itself, and came and went unseen. One that `computed` counts as
@@ -272,7 +271,7 @@ impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
         self.greet(system, now, seat);
         self.hold = Hold::Free;
         self.next = Next::Sleeps;
-        self.cores.released(system);
+        self.cores.released(system.core());
         let event = Event::Release { who: seat.who, asked: self.asked.is_some() };
         self.step(system, now, event, seat.who);
     }
@@ -283,7 +282,7 @@ impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
 
     /// Where `me`, the calling thread, waits, and whether it is to go there first.
     pub(crate) fn place_to_wait(&self, system: &impl System, me: WaiterId) -> (Place, bool) {
-        self.cores.place_here(system, self.place_of(me))
+        self.cores.place_here(system.core(), system.now(), self.place_of(me))
     }
 
     pub(crate) fn moved(&mut self, begun: Nanos, ended: Nanos) {

@@ -1,51 +1,24 @@
 //! Where a thread is kept while it waits, and how it comes back.
 
 use deconvoy_policy::Nanos;
+use deconvoy_policy::home::Keep;
 
 use crate::primitive::{AtomicU32, AtomicU64, Ordering, const_but_for_loom};
 use crate::{Cores, System};
 
-/// Where a thread may run, of the cores that it is allowed on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Keep {
-    #[default]
-    Anywhere,
-    On(u32),
-    Off(u32),
-}
-
-impl Keep {
-    /// Not zero but for `Anywhere`.
-    pub fn pack(self) -> u32 {
-        match self {
-            Keep::Anywhere => 0,
-            Keep::On(core) => core * 2 + 1,
-            Keep::Off(core) => core * 2 + 2,
+/// What `keep` leaves of `allowed`; `None`: nothing.
+fn left_of(keep: Keep, allowed: &Cores) -> Option<Cores> {
+    let mut left = *allowed;
+    let (Keep::On(core) | Keep::Off(core)) = keep else { return Some(left) };
+    let (at, bit) = (core as usize / 64, 1 << (core % 64));
+    match keep {
+        Keep::Off(_) => *left.get_mut(at)? &= !bit,
+        _ => {
+            left = [0; 16];
+            *left.get_mut(at)? = allowed.get(at)? & bit;
         }
     }
-
-    pub fn unpack(packed: u32) -> Keep {
-        match packed.checked_sub(1) {
-            None => Keep::Anywhere,
-            Some(rest) if rest % 2 == 0 => Keep::On(rest / 2),
-            Some(rest) => Keep::Off(rest / 2),
-        }
-    }
-
-    /// What is left of `allowed`; `None`: nothing is.
-    fn of(self, allowed: &Cores) -> Option<Cores> {
-        let mut left = *allowed;
-        let (Keep::On(core) | Keep::Off(core)) = self else { return Some(left) };
-        let (at, bit) = (core as usize / 64, 1 << (core % 64));
-        match self {
-            Keep::Off(_) => *left.get_mut(at)? &= !bit,
-            _ => {
-                left = [0; 16];
-                *left.get_mut(at)? = allowed.get(at)? & bit;
-            }
-        }
-        left.iter().any(|&word| word != 0).then_some(left)
-    }
+    left.iter().any(|&word| word != 0).then_some(left)
 }
 
 /// Where a thread is kept, and the cores that it was allowed on before. Written by the thread itself
@@ -156,7 +129,7 @@ impl Kept {
         let Some(present) = system.allowed() else { return false };
         let is_ours = old != Keep::Anywhere.pack() && present == self.asked.load();
         let allowed = if is_ours { self.before.load() } else { present };
-        let Some(cores) = keep.of(&allowed) else { return false };
+        let Some(cores) = left_of(keep, &allowed) else { return false };
         if cores != present && !system.allow(&cores) {
             return false;
         }
@@ -199,7 +172,7 @@ impl Kept {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::cores::tests::{Fake, cores};
+    use crate::fake::{Fake, cores};
     use std::cell::RefCell;
     use std::sync::{Barrier, Mutex};
 

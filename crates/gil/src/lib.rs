@@ -3,18 +3,23 @@
 //! A [`Gate`] stands in front of one lock that somebody else keeps (CPython's GIL, the lab's) and
 //! whose state is guarded by a mutex of theirs, here called *the guard*. The owner of the lock
 //! tells the gate, always with the guard held, that a thread took or gave up the lock, and lets
-//! waiters wait in it ([`wait`]). While one thread has the lock to itself it need not ([`Usage`]).
+//! waiters wait in it ([`wait`]). [`Lock`] is such a lock, for those who have none. While one thread has the lock to itself it need not ([`Usage`]).
 //! The gate feeds the policy and does what it says: it wakes,
 //! lets linger, keeps timers.
 //!
 //! Nothing here allocates, prints, or blocks but in [`wait`] and [`wait_for_switch`]. The
 //! protocol between a waiter and those who wake it is in `parker.rs`, checked with loom.
-#![cfg_attr(not(any(test, loom)), no_std)]
+#![cfg_attr(not(any(test, loom, feature = "os")), no_std)]
 
 mod cell;
-mod cores;
+#[cfg(all(test, not(loom)))]
+mod fake;
 mod gate;
 mod kept;
+mod lock;
+mod mutex;
+#[cfg(all(feature = "os", not(loom)))]
+pub mod os;
 mod parker;
 mod primitive;
 mod seat;
@@ -22,16 +27,17 @@ mod usage;
 mod wait;
 
 pub use cell::GateCell;
-pub use cores::{Linger, Place};
+pub use deconvoy_policy::home::{Keep, Linger, Place};
 pub use gate::Gate;
-pub use kept::Keep;
+pub use lock::{Held, Lock, Parts, Word};
+pub use mutex::{Mutex, MutexWith};
 pub use parker::Parker;
 pub use primitive::{AtomicU32, AtomicU64};
 pub use seat::{Outcome, Seat};
 pub use usage::{Own, Usage};
 pub use wait::{wait, wait_for_switch};
 
-use deconvoy_policy::Nanos;
+use deconvoy_policy::{Nanos, WaiterId};
 
 /// What a gate needs of the system.
 pub trait System {
@@ -50,6 +56,11 @@ pub trait System {
 
     /// The core that the calling thread runs on, if that can be told.
     fn core(&self) -> Option<u32> {
+        None
+    }
+
+    /// What a thread has used of a processor, if that can be told.
+    fn used_by(&self, _who: WaiterId) -> Option<Nanos> {
         None
     }
 

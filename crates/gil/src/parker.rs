@@ -19,9 +19,9 @@
 //! Checked in every order with loom (`ci/loom`).
 
 use deconvoy_policy::Nanos;
+use deconvoy_policy::home::{Keep, Linger, Place};
 
-use crate::cores::{Linger, Place};
-use crate::kept::{Keep, Kept};
+use crate::kept::Kept;
 use crate::primitive::{AtomicU32, AtomicU64, Ordering, const_but_for_loom, spin_loop};
 use crate::{Cores, System};
 
@@ -282,7 +282,7 @@ impl Parker {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::cores::tests::{Fake, cores};
+    use crate::fake::{Fake, cores};
     use std::cell::RefCell;
 
     #[test]

@@ -1,10 +1,10 @@
 //! How a thread waits at a gate.
 
+use deconvoy_policy::home::{Keep, Place};
 use deconvoy_policy::{Nanos, Observer, WaiterId};
 
 use crate::cell::{GateCell, Next};
-use crate::cores::Place;
-use crate::kept::{Keep, Kept};
+use crate::kept::Kept;
 use crate::parker::Parker;
 use crate::primitive::{Ordering, spin_loop};
 use crate::seat::{Outcome, Seat};

@@ -18,6 +18,7 @@ mod any;
 mod catalogue;
 mod classic;
 pub mod fifo;
+pub mod home;
 pub mod mutex;
 mod parse;
 mod predictor;

@@ -1,4 +1,4 @@
-//! `deconvoy._native`: the policies and the traces, for Python. Nothing is decided here.
+//! `deconvoy._native`: the policies, the traces and the lab, for Python. Nothing is decided here.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 mod elf;
+mod lab;
 
 create_exception!(deconvoy._native, TraceError, PyValueError, "A file that is no readable trace.");
 
@@ -172,5 +173,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(export_trace_event, module)?)?;
     module.add_function(wrap_pyfunction!(replay, module)?)?;
     module.add_function(wrap_pyfunction!(inspect_elf, module)?)?;
+    module.add_function(wrap_pyfunction!(lab::check_lab, module)?)?;
+    module.add_function(wrap_pyfunction!(lab::lab_countdown, module)?)?;
+    module.add_class::<lab::LabServer>()?;
     Ok(())
 }

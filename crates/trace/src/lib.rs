@@ -15,6 +15,8 @@ pub mod record;
 #[cfg(feature = "read")]
 pub mod analyse;
 #[cfg(feature = "read")]
+pub mod create;
+#[cfg(feature = "read")]
 pub mod export;
 #[cfg(feature = "read")]
 pub mod read;

@@ -189,7 +189,7 @@ EXAMPLE = "deconvoy bench messaging --runtime 'cpython3.11*' --workers 0,1,2"
     "patterns",
     multiple=True,
     metavar="NAME",
-    help="What runs it: c, cpython3.11, 'cpython*+adaptive', cpython3.11+timeout:interval=1ms; "
+    help="What runs it: c, cpython3.11, 'cpython*+adaptive', cpython3.11+timeout:interval=1ms, lab:timer; "
     "traced meanwhile, cpython3.11+adaptive+trace. Can be given again. "
     "Default: c and every CPython found, stock and under each policy.",
 )

@@ -1,4 +1,4 @@
-"""What can run a scenario on this machine: C, and every CPython with or without a policy."""
+"""What can run a scenario on this machine: C, every CPython with or without a policy, the lab."""
 
 from __future__ import annotations
 
@@ -7,34 +7,43 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from deconvoy import preload
+from deconvoy._native import check_lab
 from deconvoy.errors import UserError
 from deconvoy.interpreters import Interpreter, find_interpreters
 
 # Behind a policy: the run is traced meanwhile.
 TRACE = "+trace"
 
+# Before a lock of the lab's.
+LAB = "lab:"
+
 SCENARIOS = Path(__file__).parent.parent / "scenarios"
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """Something that runs a scenario: `c`, `cpython3.11`, `cpython3.11+adaptive`, and traced
-    meanwhile, `cpython3.11+adaptive+trace`."""
+    """Something that runs a scenario: `c`, `cpython3.11`, `cpython3.11+adaptive`, `lab:adaptive`,
+    and traced meanwhile, `cpython3.11+adaptive+trace`."""
 
     name: str
     description: str
     python: str | None = None
     policy: str | None = None
+    lab: str | None = None
     traced: bool = False
 
     def command(self, scenario: str, program: str) -> list[str]:
         """The command of a scenario's program, without its arguments."""
+        if self.lab is not None:
+            command = [sys.executable, "-m", "deconvoy.lab", program, "--lock", self.lab]
+            return [*command, "--trace", str(_traces())] if self.traced else command
         if self.python is None:
             return [str(compiled(scenario, program))]
         return [self.python, str(SCENARIOS / scenario / f"{program}.py")]
@@ -108,9 +117,18 @@ def available() -> tuple[dict[str, Interpreter | None], dict[str, str]]:
     return found, skipped
 
 
+def _lab(name: str) -> Runtime:
+    lock = name.removeprefix(LAB).removesuffix(TRACE)
+    try:
+        check_lab(lock)
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    return Runtime(name, "toy virtual machine", lab=lock, traced=name.endswith(TRACE))
+
+
 def choose(patterns: list[str]) -> tuple[list[Runtime], dict[str, str]]:
     """The runtimes that the patterns name, in their order: `c`, `cpython3.11`, `cpython*+adaptive`,
-    `cpython3.11+timeout:interval=1ms`, `cpython3.11+stock+trace`. A policy is only put under a
+    `cpython3.11+timeout:interval=1ms`, `cpython3.11+stock+trace`, `lab:timer:10ms`. A policy is only put under a
     CPython that it can serve.
 
     Raises UserError for a pattern that names nothing here; what is known and missing is skipped.
@@ -118,6 +136,9 @@ def choose(patterns: list[str]) -> tuple[list[Runtime], dict[str, str]]:
     found, skipped = available()
     chosen: dict[str, Runtime] = {}
     for pattern in patterns:
+        if pattern.startswith(LAB):
+            chosen[pattern] = _lab(pattern)
+            continue
         base, _, rest = pattern.partition("+")
         policy = rest.removesuffix(TRACE)
         traced = policy != rest

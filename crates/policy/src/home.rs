@@ -1,9 +1,35 @@
-//! Which core a waiter sleeps on, and which it keeps off (`docs/design/003-home-core.md`).
+//! Which core a waiter sleeps on, and which it keeps off: what a driver that has several cores does
+//! beside the policy (`docs/design/003-home-core.md`).
 
-use deconvoy_policy::Nanos;
+use crate::Nanos;
 
-use crate::System;
-use crate::kept::Keep;
+/// Where a thread may run, of the cores that it is allowed on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Keep {
+    #[default]
+    Anywhere,
+    On(u32),
+    Off(u32),
+}
+
+impl Keep {
+    /// Not zero but for `Anywhere`.
+    pub fn pack(self) -> u32 {
+        match self {
+            Keep::Anywhere => 0,
+            Keep::On(core) => core * 2 + 1,
+            Keep::Off(core) => core * 2 + 2,
+        }
+    }
+
+    pub fn unpack(packed: u32) -> Keep {
+        match packed.checked_sub(1) {
+            None => Keep::Anywhere,
+            Some(rest) if rest % 2 == 0 => Keep::On(rest / 2),
+            Some(rest) => Keep::Off(rest / 2),
+        }
+    }
+}
 
 /// Where a waiter waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -59,10 +85,11 @@ impl HomeCore {
         }
     }
 
-    pub fn acquired(&mut self, system: &impl System, computes: bool) {
+    /// A thread has taken the lock on the core `here`.
+    pub fn acquired(&mut self, here: Option<u32>, computes: bool) {
         self.computing = computes;
         if self.parallel {
-            self.holder = system.core();
+            self.holder = here;
             if computes {
                 self.home = self.holder;
             }
@@ -70,10 +97,10 @@ impl HomeCore {
     }
 
     /// The scheduler may have moved the holder.
-    pub fn released(&mut self, system: &impl System) {
+    pub fn released(&mut self, here: Option<u32>) {
         self.holder = None;
         if self.parallel && self.computing {
-            self.home = system.core();
+            self.home = here;
         }
     }
 
@@ -108,14 +135,13 @@ impl HomeCore {
 
     /// The place for the calling thread, and whether it is to go there before it waits. One that
     /// stays where the holder was running must not stay awake there: it keeps the holder from it.
-    pub fn place_here(&self, system: &impl System, place: Place) -> (Place, bool) {
+    pub fn place_here(&self, here: Option<u32>, now: Nanos, place: Place) -> (Place, bool) {
         if !self.parallel {
             return (place, false);
         }
-        let here = system.core();
         match place.keep {
             Keep::Off(home) if here == Some(home) => {
-                if system.now() >= self.moves_from {
+                if now >= self.moves_from {
                     (place, true)
                 } else {
                     (Place { keep: Keep::Anywhere, linger: Linger::Never }, false)
@@ -139,77 +165,41 @@ impl HomeCore {
     }
 }
 
-#[cfg(all(test, not(loom)))]
-pub(crate) mod tests {
+#[cfg(test)]
+mod tests {
     use super::*;
-    use crate::AtomicU32 as Word;
-    use crate::Cores;
-    use std::cell::RefCell;
 
-    /// A system that keeps the calling thread's cores.
-    pub struct Fake {
-        pub allowed: RefCell<Cores>,
-        pub core: Option<u32>,
-    }
-
-    impl System for Fake {
-        fn now(&self) -> Nanos {
-            Nanos(1_000_000)
-        }
-        fn futex_wait(&self, _: &Word, _: u32, _: Option<Nanos>) {}
-        fn futex_wake(&self, _: &Word, _: u32) {}
-        fn core(&self) -> Option<u32> {
-            self.core
-        }
-        fn allowed(&self) -> Option<Cores> {
-            Some(*self.allowed.borrow())
-        }
-        fn allow(&self, cores: &Cores) -> bool {
-            *self.allowed.borrow_mut() = *cores;
-            true
-        }
-    }
-
-    pub fn cores(list: &[u32]) -> Cores {
-        let mut cores = [0; 16];
-        for &core in list {
-            cores[core as usize / 64] |= 1 << (core % 64);
-        }
-        cores
-    }
+    const NOW: Nanos = Nanos(1_000_000);
 
     #[test]
     fn who_does_not_compute_leaves_the_home_core_unless_the_others_are_busy() {
-        let system = Fake { allowed: RefCell::new(cores(&[0, 1])), core: Some(1) };
         let mut home = HomeCore::new(true);
-        home.acquired(&system, true);
+        home.acquired(Some(1), true);
         let place = home.place(false, true);
         assert_eq!(place, Place { keep: Keep::Off(1), linger: Linger::Spin });
-        assert_eq!(home.place_here(&system, place), (place, true));
+        assert_eq!(home.place_here(Some(1), NOW, place), (place, true));
         home.moved(Nanos(0), Nanos(990_000));
         let stays = Place { keep: Keep::Anywhere, linger: Linger::Never };
-        assert_eq!(home.place_here(&system, place), (stays, false));
+        assert_eq!(home.place_here(Some(1), NOW, place), (stays, false));
         home.moved(Nanos(990_000), Nanos(995_000));
-        assert_eq!(home.place_here(&system, place), (place, true));
+        assert_eq!(home.place_here(Some(1), NOW, place), (place, true));
     }
 
     #[test]
     fn nobody_stays_awake_where_the_holder_runs() {
-        let at = |core| Fake { allowed: RefCell::new(cores(&[0, 1])), core: Some(core) };
         let mut home = HomeCore::new(true);
-        home.acquired(&at(1), false);
+        home.acquired(Some(1), false);
         let place = home.place(false, true);
-        assert_eq!(home.place_here(&at(0), place).0.linger, Linger::Spin);
-        assert_eq!(home.place_here(&at(1), place).0.linger, Linger::Never);
-        home.released(&at(1));
-        assert_eq!(home.place_here(&at(1), place).0.linger, Linger::Spin);
+        assert_eq!(home.place_here(Some(0), NOW, place).0.linger, Linger::Spin);
+        assert_eq!(home.place_here(Some(1), NOW, place).0.linger, Linger::Never);
+        home.released(Some(1));
+        assert_eq!(home.place_here(Some(1), NOW, place).0.linger, Linger::Spin);
     }
 
     #[test]
     fn on_one_core_everybody_sleeps() {
-        let system = Fake { allowed: RefCell::new(cores(&[0])), core: Some(0) };
         let mut home = HomeCore::new(false);
-        home.acquired(&system, true);
+        home.acquired(Some(0), true);
         for computes in [false, true] {
             let place = Place { keep: Keep::Anywhere, linger: Linger::Never };
             assert_eq!(home.place(computes, true), place);

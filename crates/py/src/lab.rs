@@ -1,0 +1,67 @@
+//! The lab, for Python.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use deconvoy_lab::messaging::Server;
+use deconvoy_lab::{AnyGil, Choice, countdown};
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+
+fn parse(lock: &str) -> PyResult<Choice<'_>> {
+    Choice::parse(lock).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+fn make(lock: &str, threads: u32, trace: Option<PathBuf>) -> PyResult<AnyGil> {
+    AnyGil::new(parse(lock)?, threads as usize, trace.as_deref())
+        .map_err(|error| PyOSError::new_err(error.to_string()))
+}
+
+/// Raises ValueError when `lock` is neither a policy nor a rival of the lab's.
+#[pyfunction]
+pub fn check_lab(lock: &str) -> PyResult<()> {
+    parse(lock).map(|_| ())
+}
+
+/// Counts `work` down in the lab: in the calling thread (`workers` 0), or split over threads. Returns
+/// the seconds that it took, and how often the lock went from one thread to another (None: a rival
+/// does not say). Raises ValueError for an unknown lock, OSError when the trace cannot be made.
+#[pyfunction]
+#[pyo3(signature = (lock, workers, work, trace = None))]
+pub fn lab_countdown(
+    py: Python<'_>,
+    lock: &str,
+    workers: u32,
+    work: i64,
+    trace: Option<PathBuf>,
+) -> PyResult<(f64, Option<u64>)> {
+    let gil = make(lock, workers.max(1), trace)?;
+    let ran = py.detach(|| countdown::run(&gil, workers, work));
+    Ok((ran.elapsed_s, ran.gil_switches))
+}
+
+/// A messaging server of the lab, which runs until the process ends. Raises ValueError for an unknown
+/// lock, OSError when it cannot listen or the trace cannot be made.
+#[pyclass(frozen)]
+pub struct LabServer(Server);
+
+#[pymethods]
+impl LabServer {
+    #[new]
+    #[pyo3(signature = (lock, workers, trace = None))]
+    fn new(lock: &str, workers: u32, trace: Option<PathBuf>) -> PyResult<LabServer> {
+        let gil = Arc::new(make(lock, workers + 1, trace)?);
+        Ok(LabServer(Server::start(gil, workers)?))
+    }
+
+    /// Where it listens, on 127.0.0.1.
+    #[getter]
+    fn port(&self) -> u16 {
+        self.0.port()
+    }
+
+    /// How far each CPU-bound thread has counted.
+    fn counts(&self) -> Vec<u64> {
+        self.0.counts()
+    }
+}
