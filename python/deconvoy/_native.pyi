@@ -10,8 +10,11 @@ __all__ = [
     "VERSION",
     "LabServer",
     "TraceError",
+    "check_costs",
     "check_lab",
+    "check_mix",
     "check_policy",
+    "cost_presets",
     "export_perfetto",
     "export_trace_event",
     "inspect_elf",
@@ -19,6 +22,7 @@ __all__ = [
     "policies",
     "replay",
     "report_json",
+    "simulate",
 ]
 
 VERSION: str
@@ -68,6 +72,7 @@ def replay(path: str | PathLike[str]) -> tuple[int, int, int]: ...
 def lab_countdown(
     lock: str, workers: int, work: int, trace: str | PathLike[str] | None = None
 ) -> tuple[float, int | None]: ...
+
 @final
 class LabServer:
     def __new__(
@@ -76,3 +81,18 @@ class LabServer:
     @property
     def port(self) -> int: ...
     def counts(self) -> list[int]: ...
+
+# The outcome as JSON: see crates/sim/src/outcome.rs.
+def simulate(
+    policy: str,
+    cores: int,
+    mix: str,
+    costs: str,
+    seed: int,
+    trace: str | PathLike[str] | None = None,
+) -> str: ...
+
+# Name and TOML.
+def cost_presets() -> list[tuple[str, str]]: ...
+def check_costs(text: str) -> str: ...
+def check_mix(mix: str) -> int: ...

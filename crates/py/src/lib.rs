@@ -1,4 +1,4 @@
-//! `deconvoy._native`: the policies, the traces and the lab, for Python. Nothing is decided here.
+//! `deconvoy._native`: the policies, the traces, the lab and the simulator, for Python. Nothing is decided here.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -16,6 +16,7 @@ use pyo3::types::PyDict;
 
 mod elf;
 mod lab;
+mod sim;
 
 create_exception!(deconvoy._native, TraceError, PyValueError, "A file that is no readable trace.");
 
@@ -176,5 +177,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(lab::check_lab, module)?)?;
     module.add_function(wrap_pyfunction!(lab::lab_countdown, module)?)?;
     module.add_class::<lab::LabServer>()?;
+    module.add_function(wrap_pyfunction!(sim::simulate, module)?)?;
+    module.add_function(wrap_pyfunction!(sim::cost_presets, module)?)?;
+    module.add_function(wrap_pyfunction!(sim::check_costs, module)?)?;
+    module.add_function(wrap_pyfunction!(sim::check_mix, module)?)?;
     Ok(())
 }

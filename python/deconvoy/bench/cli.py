@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -129,7 +130,9 @@ def execute(result: Result, cases: list[Case], rounds: int, path: Path, console:
             progress.update(task, description=name)
             if case not in failed:
                 try:
-                    result.runs.append(measure(case, number, SCENARIOS[case.scenario].run))
+                    seed = result.settings["seed"] + number
+                    run = functools.partial(SCENARIOS[case.scenario].run, seed=seed)
+                    result.runs.append(measure(case, number, run))
                 except RunFailed as error:
                     failed.add(case)
                     result.skipped[name] = str(error)
@@ -172,6 +175,13 @@ def doubts(result: Result) -> list[str]:
     return found
 
 
+def make_folder(path: Path) -> None:
+    try:
+        path.mkdir(exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+
+
 def to_json(result: Result) -> str:
     """The estimates of every cell, for a program."""
     listed = [cell.row() for cell in cells(result).values()]
@@ -204,6 +214,19 @@ EXAMPLE = "deconvoy bench messaging --runtime 'cpython3.11*' --workers 0,1,2"
     help="sys.setswitchinterval in every CPython.",
 )
 @click.option(
+    "--seed",
+    type=click.IntRange(0, 2**63),
+    default=1,
+    show_default=True,
+    help="Of the order of runs, and of what is simulated.",
+)
+@click.option(
+    "--traces",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Keep the traces of runtimes that end in +trace there.",
+)
+@click.option(
     "--quick",
     is_flag=True,
     help="Less work, fewer runs, this Python only: a minute on a quiet machine.",
@@ -225,6 +248,8 @@ def bench(
     runs: int | None,
     work: int | None,
     interval_s: float | None,
+    seed: int,
+    traces: Path | None,
     quick: bool,
     pareto: bool,
     place: Path | None,
@@ -251,7 +276,10 @@ def bench(
     if path.exists() and (not path.is_file() or not force):
         mend = "--force replaces it" if path.is_file() else "name a file"
         raise UserError(f"{path} exists: {mend}")
-    chosen, skipped = runtimes.choose(list(patterns) or _default_runtimes(quick, pareto))
+    if traces is not None:
+        make_folder(traces)
+    wanted = list(patterns) or _default_runtimes(quick, pareto)
+    chosen, skipped = runtimes.choose(wanted, traces)
     cases: list[Case] = []
     for name in names:
         scenario = SCENARIOS[name]
@@ -269,7 +297,7 @@ def bench(
         created_unix_s=time.time(),
         deconvoy=__version__,
         machine=machine.describe(),
-        settings={"rounds": rounds, "seed": 1, "pareto": pareto},
+        settings={"rounds": rounds, "seed": seed, "pareto": pareto},
         runtimes={runtime.name: runtime.description for runtime in chosen},
         skipped=skipped,
     )

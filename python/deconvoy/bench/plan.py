@@ -32,6 +32,8 @@ def measure(
     quiet: Callable[[], bool] = wait_for_quiet,
 ) -> Run:
     """One run that counts: begun when the machine is quiet, repeated when it did not stay so."""
+    if case.runtime.simulation is not None:
+        return _run(case, number, execute(case), foreign=0.0, quiet=True)
     for attempt in range(REPEATS + 1):
         began_quiet = quiet()
         watching = watch()
@@ -41,6 +43,10 @@ def measure(
         # When quiet never came before the run, it will not come by running again.
         if stayed or not began_quiet or attempt == REPEATS:
             break
+    return _run(case, number, values, foreign, stayed)
+
+
+def _run(case: Case, number: int, values: dict[str, Any], foreign: float, quiet: bool) -> Run:
     return Run(
         runtime=case.runtime.name,
         scenario=case.scenario,
@@ -48,6 +54,6 @@ def measure(
         order=number,
         values=values,
         foreign_cores=foreign,
-        quiet=stayed,
+        quiet=quiet,
         switch_interval_s=case.switch_interval_s,
     )

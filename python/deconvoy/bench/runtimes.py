@@ -1,4 +1,5 @@
-"""What can run a scenario on this machine: C, every CPython with or without a policy, the lab."""
+"""What can run a scenario on this machine: C, every CPython with or without a policy, the lab, the
+simulator."""
 
 from __future__ import annotations
 
@@ -9,12 +10,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from deconvoy import preload
 from deconvoy._native import check_lab
+from deconvoy.bench.simulated import SIM, Simulation
+from deconvoy.bench.simulated import parse as parse_simulation
 from deconvoy.errors import UserError
 from deconvoy.interpreters import Interpreter, find_interpreters
 
@@ -30,23 +33,29 @@ SCENARIOS = Path(__file__).parent.parent / "scenarios"
 @dataclass(frozen=True)
 class Runtime:
     """Something that runs a scenario: `c`, `cpython3.11`, `cpython3.11+adaptive`, `lab:adaptive`,
-    and traced meanwhile, `cpython3.11+adaptive+trace`."""
+    `sim:adaptive@8`, and traced meanwhile, `cpython3.11+adaptive+trace`."""
 
     name: str
     description: str
     python: str | None = None
     policy: str | None = None
     lab: str | None = None
+    simulation: Simulation | None = None
     traced: bool = False
+    # Where its traces are kept; None: nowhere, only what they cost matters.
+    traces: Path | None = None
 
     def command(self, scenario: str, program: str) -> list[str]:
         """The command of a scenario's program, without its arguments."""
         if self.lab is not None:
             command = [sys.executable, "-m", "deconvoy.lab", program, "--lock", self.lab]
-            return [*command, "--trace", str(_traces())] if self.traced else command
+            return [*command, "--trace", str(self.trace_folder())] if self.traced else command
         if self.python is None:
             return [str(compiled(scenario, program))]
         return [self.python, str(SCENARIOS / scenario / f"{program}.py")]
+
+    def trace_folder(self) -> Path:
+        return self.traces or _traces()
 
     def environment(self) -> dict[str, str]:
         """The environment of a run: ours, with the policy put under the interpreter."""
@@ -54,7 +63,9 @@ class Runtime:
         if self.policy is None:
             base.pop("LD_PRELOAD", None)
             return base
-        return preload.environment(self.policy, base=base, trace=_traces() if self.traced else None)
+        return preload.environment(
+            self.policy, base=base, trace=self.trace_folder() if self.traced else None
+        )
 
 
 @cache
@@ -126,16 +137,27 @@ def _lab(name: str) -> Runtime:
     return Runtime(name, "toy virtual machine", lab=lock, traced=name.endswith(TRACE))
 
 
-def choose(patterns: list[str]) -> tuple[list[Runtime], dict[str, str]]:
+def _simulated(name: str) -> Runtime:
+    simulation = parse_simulation(name.removesuffix(TRACE))
+    description = f"simulated, {simulation.cores} cores"
+    traced = name.endswith(TRACE)
+    return Runtime(name, description, simulation=simulation, traced=traced)
+
+
+def choose(patterns: list[str], traces: Path | None = None) -> tuple[list[Runtime], dict[str, str]]:
     """The runtimes that the patterns name, in their order: `c`, `cpython3.11`, `cpython*+adaptive`,
-    `cpython3.11+timeout:interval=1ms`, `cpython3.11+stock+trace`, `lab:timer:10ms`. A policy is only put under a
-    CPython that it can serve.
+    `cpython3.11+timeout:interval=1ms`, `cpython3.11+stock+trace`, `lab:timer:10ms`,
+    `sim:timer:10ms@8`. A policy is only put under a
+    CPython that it can serve. `traces`: a folder to keep traces in.
 
     Raises UserError for a pattern that names nothing here; what is known and missing is skipped.
     """
     found, skipped = available()
     chosen: dict[str, Runtime] = {}
     for pattern in patterns:
+        if pattern.startswith(SIM):
+            chosen[pattern] = _simulated(pattern)
+            continue
         if pattern.startswith(LAB):
             chosen[pattern] = _lab(pattern)
             continue
@@ -161,4 +183,4 @@ def choose(patterns: list[str]) -> tuple[list[Runtime], dict[str, str]]:
                 skipped[full_name] = interpreter.why_not
                 continue
             chosen.setdefault(full_name, _cpython(interpreter, full_name, policy or None, traced))
-    return list(chosen.values()), skipped
+    return [replace(one, traces=traces) for one in chosen.values()], skipped

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from deconvoy.bench.process import Server, run_to_end, switches
+from deconvoy.bench import simulated
+from deconvoy.bench.process import RunFailed, Server, run_to_end, switches
 from deconvoy.bench.runtimes import SCENARIOS, Runtime
 from deconvoy.bench.stats import jain
 
@@ -17,6 +18,9 @@ WARM_UP_S = 0.2
 
 # The CPU-bound threads alone are measured this long, in seconds: a hundred switch intervals.
 ALONE_S = 0.5
+
+# A client that waits for answers stops after as long as the simulator's.
+LIMIT = ("--limit", str(simulated.LIMIT_S))
 
 # The first messages warm up the client, the connection and the policy; they are not counted.
 WARM_UP_MESSAGES = 20
@@ -46,26 +50,45 @@ def _rates(before: dict[str, Any], after: dict[str, Any]) -> list[float]:
     return [(late - early) / elapsed for early, late in pairs]
 
 
-def run_messaging(case: Case) -> dict[str, Any]:
+def _simulate(run: Callable[..., dict[str, Any]], case: Case, seed: int) -> dict[str, Any]:
+    runtime = case.runtime
+    trace = None
+    if runtime.traced:
+        name = f"{runtime.name}-{case.scenario}-{case.workers}-{seed}.trace"
+        trace = runtime.trace_folder() / name.replace("/", "-")
+    try:
+        return run(runtime.simulation, case.workers, case.work, seed, trace)
+    except (ValueError, OSError) as error:
+        raise RunFailed(str(error)) from error
+    except BaseException as error:
+        # A rule of the simulator's was broken, which Rust tells by a panic.
+        again = simulated.repeat_command(case.scenario, runtime.name, case.workers, case.work, seed)
+        error.add_note(f"to repeat it: {again}")
+        raise
+
+
+def run_messaging(case: Case, seed: int) -> dict[str, Any]:
     """One run of `messaging`: a fresh server, its threads alone, then with the client.
 
-    Yields `elapsed_s`, `latency_ns` (a list), `alone_per_s` and `beside_per_s` (what all CPU-bound
+    Yields `elapsed_s`, `messages` (fewer than the work if that took too long), `latency_ns` (a list), `alone_per_s` and `beside_per_s` (what all CPU-bound
     threads count in a second without and with the client), `kept` (the second over the first),
     `jain`, context switches of the server during the client's run, and the kernel's accounting.
     """
+    if case.runtime.simulation is not None:
+        return _simulate(simulated.messaging, case, seed)
     command = case.runtime.command("messaging", "server") + _arguments(case)
     client = [sys.executable, str(SCENARIOS / "messaging" / "client.py")]
     values: dict[str, Any] = {}
     with Server(command, case.runtime.environment()) as server:
         port = ["--port", str(server.port)]
-        run_to_end([*client, *port, "--work", str(WARM_UP_MESSAGES)], _plain())
+        run_to_end([*client, *port, "--work", str(WARM_UP_MESSAGES), *LIMIT], _plain())
         time.sleep(WARM_UP_S)
         if case.workers:
             alone = server.mark()
             time.sleep(ALONE_S)
             values["alone_per_s"] = sum(_rates(alone, server.mark()))
         before, switched = server.mark(), switches(server.pid)
-        yielded = run_to_end([*client, *port, "--work", str(case.work)], _plain())
+        yielded = run_to_end([*client, *port, "--work", str(case.work), *LIMIT], _plain())
         after, switched_after = server.mark(), switches(server.pid)
         accounting = server.stop()
     if case.workers:
@@ -75,6 +98,7 @@ def run_messaging(case: Case) -> dict[str, Any]:
         values["jain"] = jain(rates)
     values["elapsed_s"] = yielded["elapsed_s"]
     values["latency_ns"] = yielded["latency_ns"]
+    values["messages"] = len(yielded["latency_ns"])
     voluntary, involuntary = (
         late - early for early, late in zip(switched, switched_after, strict=True)
     )
@@ -93,9 +117,11 @@ def _plain() -> dict[str, str]:
     return Runtime("client", "", python=sys.executable).environment()
 
 
-def run_countdown(case: Case) -> dict[str, Any]:
+def run_countdown(case: Case, seed: int) -> dict[str, Any]:
     """One run of `countdown`; one worker counts in the main thread. Yields `elapsed_s` and the
     kernel's accounting."""
+    if case.runtime.simulation is not None:
+        return _simulate(simulated.countdown, case, seed)
     mode = "sequential" if case.workers <= 1 else "thread"
     command = case.runtime.command("countdown", "countdown") + _arguments(case)
     command += ["--mode", mode, "--work", str(case.work)]
@@ -108,7 +134,7 @@ class Scenario:
 
     name: str
     title: str
-    run: Callable[[Case], dict[str, Any]]
+    run: Callable[[Case, int], dict[str, Any]]
     work: int
     quick_work: int
     workers: tuple[int, ...]

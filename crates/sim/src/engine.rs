@@ -1,0 +1,505 @@
+//! The simulation: threads, cores and the lock, from one event to the next.
+//!
+//! A thread has *work* in front of it, which takes time on a core, and something *to do* when the work
+//! is done, which takes none: it looks at the lock, goes to sleep, begins its next step. Each core has
+//! one place in the agenda, for when its thread's work is done or the scheduler looks; each thread has
+//! one, for when it wakes up. What happens at the lock is in `gate.rs`, what the operating system does
+//! in `schedule.rs`.
+
+use deconvoy_mix::{Amount, Mix, Step};
+use deconvoy_policy::home::HomeCore;
+use deconvoy_policy::{Actions, AnyPolicy, Driver, Event, Observer, Policy, Slot, Spec, WaiterId};
+use rand::SeedableRng;
+use rand_pcg::Pcg64Mcg;
+
+use crate::agenda::{Agenda, NEVER};
+use crate::cores::{Core, CoreSet};
+use crate::costs::Costs;
+use crate::latency::Latency;
+use crate::outcome::{Group, Outcome, Totals};
+use crate::thread::{On, State, Thread, Todo};
+
+/// When a run begins, in its own time. Not zero: a policy may take that for "never".
+pub(crate) const BEGUN: u64 = 1_000_000;
+
+/// What a workload runs on.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct World {
+    pub cores: u32,
+    pub costs: Costs,
+    pub seed: u64,
+}
+
+/// Whose the lock is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Hold {
+    Free,
+    Kept(u32),
+    Held(u32),
+}
+
+/// Who gets a lock that was given up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Next {
+    /// Nobody yet, or one that has to wake up first.
+    Sleeps,
+    /// One that is awake on another core.
+    IsAwake,
+    /// One that is kept on the core of the last holder.
+    SharesTheCore,
+}
+
+/// The lock, as the driver sees it.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    pub hold: Hold,
+    pub since: u64,
+    /// The request that the holder sees at its next look.
+    pub request: bool,
+    /// When a waiter asked for the present hold.
+    pub asked: bool,
+    pub last: u32,
+    pub switches: u64,
+    pub taken: u64,
+    /// How many wait at the gate.
+    pub waiting: u32,
+    /// Those who were made to give the lock up and wait, not polling, until another one has it.
+    pub forced: Vec<u32>,
+    /// Who was granted the lock when it was given up last.
+    pub next: Next,
+    /// How often in a row the last one has taken it with nobody else there.
+    pub row: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Channel {
+    pub messages: u32,
+    pub waiting: std::collections::VecDeque<u32>,
+}
+
+pub(crate) struct Sim<'s, O> {
+    pub costs: Costs,
+    pub now: u64,
+    pub end: u64,
+    pub agenda: Agenda,
+    pub cores: Vec<Core>,
+    pub idle: CoreSet,
+    pub threads: Vec<Thread>,
+    pub groups: Vec<Group>,
+    pub steps: Vec<Vec<Play>>,
+    pub channels: Vec<Channel>,
+    pub policy: AnyPolicy<'s>,
+    pub forces_switch: bool,
+    /// How long a holder runs before it gives the lock up unasked.
+    pub quantum: u64,
+    pub actions: Actions,
+    pub observer: O,
+    pub home: HomeCore,
+    pub lock: Lock,
+    /// The core whose thread's turn it is.
+    pub playing: Option<u32>,
+    /// Threads that are ready, on all cores.
+    pub queued: usize,
+    /// What the thread whose turn it is owes: what it did to others cost it time.
+    pub debt: u64,
+    pub random: Pcg64Mcg,
+    pub totals: Totals,
+    /// Threads that go round so often, and are not done.
+    pub left: u32,
+}
+
+/// A step, made ready to be taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Play {
+    Compute(Amount),
+    Hog(deconvoy_mix::Distribution),
+    Native(deconvoy_mix::Distribution),
+    Block(deconvoy_mix::Distribution),
+    Sleep(deconvoy_mix::Distribution),
+    Send(u32),
+    Receive(u32),
+}
+
+fn plays(mix: &Mix) -> Vec<Vec<Play>> {
+    let channels = mix.channels();
+    let number = |name: &String| channels.get(name.as_str()).map_or(0, |&number| number as u32);
+    let play = |step: &Step| match step {
+        Step::Compute(amount) => Play::Compute(*amount),
+        Step::Hog(time) => Play::Hog(*time),
+        Step::Native(time) => Play::Native(*time),
+        Step::Block(time) => Play::Block(*time),
+        Step::Sleep(time) => Play::Sleep(*time),
+        Step::Send(name) => Play::Send(number(name)),
+        Step::Receive(name) => Play::Receive(number(name)),
+    };
+    mix.threads.iter().map(|group| group.steps.iter().map(play).collect()).collect()
+}
+
+/// Runs a workload under a policy to its end; what came of it.
+///
+/// # Panics
+/// A rule of the simulation was broken: a bug, of which the caller tells the seed.
+pub fn run(spec: &Spec<'_>, mix: &Mix, world: World, observer: impl Observer + Placed) -> Outcome {
+    let mut slots = vec![Slot::default(); mix.count() as usize];
+    let mut sim = Sim::new(spec, &mut slots, mix, world, observer);
+    sim.run();
+    sim.finish()
+}
+
+/// An observer that wants to know on which core what it sees happens.
+pub trait Placed {
+    fn on_core(&mut self, _core: u32) {}
+}
+
+impl Placed for () {}
+
+impl<'s, O: Observer + Placed> Sim<'s, O> {
+    fn new(
+        spec: &Spec<'_>,
+        slots: &'s mut [Slot],
+        mix: &Mix,
+        world: World,
+        observer: O,
+    ) -> Sim<'s, O> {
+        let cores = world.cores;
+        let driver = Driver { cores, counts_instructions: true };
+        let policy = spec.build(driver, slots);
+        let instruction_ns = world.costs.instruction_ns;
+        let quantum = spec
+            .instructions()
+            .map_or(NEVER, |count| (f64::from(count) * instruction_ns).max(1.0) as u64);
+        let count = mix.count();
+        let mut sim = Sim {
+            costs: world.costs,
+            now: BEGUN,
+            end: mix.duration.0.saturating_add(BEGUN),
+            agenda: Agenda::new((cores + count) as usize),
+            cores: (0..cores).map(|_| Core::new()).collect(),
+            idle: CoreSet::first(cores),
+            threads: Vec::with_capacity(count as usize),
+            groups: mix.threads.iter().map(Group::new).collect(),
+            steps: plays(mix),
+            channels: vec![Channel::default(); mix.channels().len()],
+            forces_switch: policy.forces_switch(),
+            policy,
+            quantum,
+            actions: Actions::new(),
+            observer,
+            home: HomeCore::new(cores > 1),
+            lock: Lock {
+                hold: Hold::Free,
+                since: 0,
+                request: false,
+                asked: false,
+                last: u32::MAX,
+                switches: 0,
+                taken: 0,
+                waiting: 0,
+                forced: Vec::new(),
+                next: Next::Sleeps,
+                row: 0,
+            },
+            playing: None,
+            queued: 0,
+            debt: 0,
+            random: Pcg64Mcg::seed_from_u64(world.seed),
+            totals: Totals::default(),
+            left: 0,
+        };
+        for (number, group) in mix.threads.iter().enumerate() {
+            for place in 0..group.count {
+                sim.add(number as u32, group, place);
+            }
+        }
+        sim
+    }
+
+    fn add(&mut self, group: u32, about: &deconvoy_mix::Group, place: u32) {
+        let number = self.threads.len() as u32;
+        let mut thread = Thread::new(group, about.times.unwrap_or(u32::MAX));
+        thread.core = number % self.cores.len() as u32;
+        self.threads.push(thread);
+        self.left += u32::from(about.times.is_some());
+        if about.gil {
+            let event = Event::Start { who: WaiterId(number), priority: about.priority };
+            self.step(event, number);
+        }
+        // One after the other, as a program starts its threads.
+        let apart = self.draw(|costs| costs.call_ns) + self.draw(|costs| costs.wake_ns);
+        let after = about.after.0.saturating_mul(u64::from(place) + 1) + apart * u64::from(number);
+        let at = self.now + after;
+        self.agenda.set(self.place_of_thread(number), at);
+    }
+
+    /// The place of a thread in the agenda; those of the cores come first.
+    pub(crate) fn place_of_thread(&self, thread: u32) -> u32 {
+        self.cores.len() as u32 + thread
+    }
+
+    /// What something takes this time.
+    pub(crate) fn draw(&mut self, of: impl Fn(&Costs) -> Latency) -> u64 {
+        of(&self.costs).draw(&mut self.random)
+    }
+
+    pub(crate) fn thread(&mut self, thread: u32) -> &mut Thread {
+        &mut self.threads[thread as usize]
+    }
+
+    fn run(&mut self) {
+        let cores = self.cores.len() as u32;
+        while let Some((at, place)) = self.agenda.first() {
+            if at >= self.end {
+                break;
+            }
+            assert!(at >= self.now, "time goes back");
+            self.now = at;
+            self.totals.events += 1;
+            if place < cores {
+                self.core_is_due(place);
+            } else {
+                self.agenda.clear(place);
+                self.wakes_by_itself(place - cores);
+            }
+            self.check();
+            if self.left == 0 && self.groups.iter().any(|group| group.is_limited) {
+                return;
+            }
+        }
+        self.now = self.now.max(self.end);
+    }
+
+    /// The time that a thread set itself has come.
+    fn wakes_by_itself(&mut self, thread: u32) {
+        let polls = State::Blocked(On::Switch { polls: true });
+        match self.threads[thread as usize].state {
+            State::Blocked(On::Time | On::Gate) => self.unblock(thread, None),
+            state if state == polls => self.unblock(thread, None),
+            other => panic!("thread {thread} wakes up by itself, and is {other:?}"),
+        }
+    }
+
+    /// The current thread of a core has done its work: what it does now. Goes on until there is work
+    /// again, or it has left the core.
+    pub(crate) fn play(&mut self, thread: u32) {
+        loop {
+            debug_assert_eq!(self.threads[thread as usize].state, State::Running);
+            match self.threads[thread as usize].todo {
+                Todo::Begin => self.begin_step(thread),
+                Todo::Acquire => self.acquire(thread),
+                Todo::Compute => self.computed(thread),
+                Todo::Finish => self.next_step(thread),
+                Todo::Call => self.leave_for_call(thread),
+                Todo::Called => self.called(thread),
+                Todo::Look => self.look(thread),
+                Todo::Park => self.park(thread),
+                Todo::Spin => self.stops_spinning(thread),
+                Todo::Yield { calls } => self.lets_another(thread, calls),
+                Todo::YieldSpin { calls } => self.stops_yielding(thread, calls),
+            }
+            let debt = std::mem::take(&mut self.debt);
+            let mine = self.thread(thread);
+            if mine.state != State::Running {
+                return;
+            }
+            mine.work = mine.work.saturating_add(debt);
+            if mine.work > 0 {
+                return;
+            }
+        }
+    }
+
+    /// The thread has so much to run before it does the next thing.
+    pub(crate) fn will(&mut self, thread: u32, work: u64, todo: Todo) {
+        let thread = self.thread(thread);
+        thread.work = work;
+        thread.todo = todo;
+    }
+
+    pub(crate) fn holds(&self, thread: u32) -> bool {
+        self.lock.hold == Hold::Held(thread)
+    }
+
+    fn has_gil(&self, thread: u32) -> bool {
+        self.groups[self.threads[thread as usize].group as usize].gil
+    }
+
+    fn step_of(&self, thread: u32) -> Play {
+        let thread = &self.threads[thread as usize];
+        self.steps[thread.group as usize][thread.step as usize]
+    }
+
+    fn begin_step(&mut self, thread: u32) {
+        let play = self.step_of(thread);
+        if self.has_gil(thread) && !self.holds(thread) {
+            // It comes from a call, or begins: what it runs it runs with the lock.
+            return self.will(thread, self.acquire_ns(thread), Todo::Acquire);
+        }
+        match play {
+            Play::Compute(amount) => {
+                // It may have given the lock up in the middle of it.
+                if self.threads[thread as usize].compute == 0 {
+                    let work = match amount {
+                        Amount::Forever => NEVER,
+                        Amount::Of(time) => time.draw(&mut self.random),
+                    };
+                    self.thread(thread).compute = work;
+                }
+                self.computes(thread);
+            }
+            Play::Hog(time) => {
+                let work = time.draw(&mut self.random);
+                self.will(thread, work, Todo::Finish);
+            }
+            Play::Send(_) => {
+                let now = self.now;
+                self.thread(thread).sent = now;
+                self.call(thread);
+            }
+            _ => self.call(thread),
+        }
+    }
+
+    /// Makes the call of its step, for which it gives the lock up if it has it.
+    fn call(&mut self, thread: u32) {
+        if self.holds(thread) {
+            self.will(thread, self.release_ns(thread), Todo::Call);
+        } else {
+            self.makes_call(thread);
+        }
+    }
+
+    fn leave_for_call(&mut self, thread: u32) {
+        let forced = self.release(thread);
+        if forced {
+            self.will(thread, 0, Todo::Yield { calls: true });
+        } else {
+            self.makes_call(thread);
+        }
+    }
+
+    /// The processor's part of the call.
+    pub(crate) fn makes_call(&mut self, thread: u32) {
+        let work = match self.step_of(thread) {
+            Play::Native(time) => time.draw(&mut self.random),
+            Play::Send(_) => self.draw(|costs| costs.send_ns),
+            Play::Receive(_) => self.draw(|costs| costs.receive_ns),
+            _ => self.draw(|costs| costs.call_ns),
+        };
+        self.will(thread, work, Todo::Called);
+    }
+
+    fn called(&mut self, thread: u32) {
+        // What is left to do when it is back.
+        self.will(thread, 0, Todo::Finish);
+        match self.step_of(thread) {
+            Play::Block(time) => {
+                let off = time.draw(&mut self.random);
+                if off > 0 {
+                    self.block_until(thread, self.now.saturating_add(off));
+                }
+            }
+            Play::Sleep(time) => {
+                let off = time.draw(&mut self.random) + self.draw(|costs| costs.timer_ns);
+                self.block_until(thread, self.now.saturating_add(off));
+            }
+            Play::Send(channel) => {
+                let place = &mut self.channels[channel as usize];
+                match place.waiting.pop_front() {
+                    Some(receiver) => {
+                        self.debt += self.draw(|costs| costs.wake_ns);
+                        let core = self.threads[thread as usize].core;
+                        self.unblock(receiver, Some(core));
+                    }
+                    None => place.messages += 1,
+                }
+            }
+            Play::Receive(channel) => {
+                let place = &mut self.channels[channel as usize];
+                if place.messages > 0 {
+                    place.messages -= 1;
+                } else {
+                    place.waiting.push_back(thread);
+                    self.block(thread, On::Channel(channel));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn next_step(&mut self, thread: u32) {
+        let now = self.now;
+        let receives = matches!(self.step_of(thread), Play::Receive(_));
+        let mine = &mut self.threads[thread as usize];
+        let steps = &self.steps[mine.group as usize];
+        // An answer may come in several parts.
+        let goes_on = matches!(steps.get(mine.step as usize + 1), Some(Play::Receive(_)));
+        let group = &mut self.groups[mine.group as usize];
+        if receives && !goes_on && mine.sent != NEVER {
+            group.answers.note(now - mine.sent);
+            mine.sent = NEVER;
+        }
+        mine.step += 1;
+        if mine.step as usize == steps.len() {
+            mine.step = 0;
+            mine.done += 1;
+            if mine.rounds != u32::MAX {
+                mine.rounds -= 1;
+            }
+        }
+        if mine.rounds == 0 {
+            return self.ends(thread);
+        }
+        self.will(thread, 0, Todo::Begin);
+    }
+
+    fn ends(&mut self, thread: u32) {
+        if self.holds(thread) {
+            self.release(thread);
+        }
+        self.left -= 1;
+        let now = self.now;
+        let group = self.threads[thread as usize].group as usize;
+        self.groups[group].ended_at = now;
+        self.leave_core(thread, State::Ended);
+    }
+
+    /// Runs what is left to compute of its step, as far as it may.
+    pub(crate) fn computes(&mut self, thread: u32) {
+        let check = self.costs.check_ns;
+        let asked = self.lock.request;
+        let mine = self.thread(thread);
+        let mut work = mine.compute.min(mine.quantum);
+        if asked {
+            work = work.min(check);
+        }
+        self.will(thread, work, Todo::Compute);
+    }
+
+    fn computed(&mut self, thread: u32) {
+        let (compute, quantum) = {
+            let mine = &self.threads[thread as usize];
+            (mine.compute, mine.quantum)
+        };
+        if compute == 0 {
+            self.will(thread, 0, Todo::Finish);
+        } else if self.lock.request || quantum == 0 {
+            self.gives_way(thread);
+        } else {
+            self.computes(thread);
+        }
+    }
+
+    fn gives_way(&mut self, thread: u32) {
+        let release = self.release_ns(thread);
+        if self.release(thread) {
+            self.will(thread, release, Todo::Yield { calls: false });
+        } else {
+            self.will(thread, release + self.acquire_ns(thread), Todo::Acquire);
+        }
+    }
+
+    fn finish(mut self) -> Outcome {
+        self.check_all();
+        Outcome::of(&mut self)
+    }
+}
