@@ -1,6 +1,6 @@
 """The extension module, written in Rust: crates/py."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import TypedDict, final
 
@@ -10,6 +10,7 @@ __all__ = [
     "VERSION",
     "LabServer",
     "TraceError",
+    "calibrate_machine",
     "check_costs",
     "check_lab",
     "check_mix",
@@ -96,3 +97,6 @@ def simulate(
 def cost_presets() -> list[tuple[str, str]]: ...
 def check_costs(text: str) -> str: ...
 def check_mix(mix: str) -> int: ...
+
+# Each cost's name, and its value or quantiles in nanoseconds.
+def calibrate_machine(said: Callable[[str], object]) -> list[tuple[str, list[float]]]: ...

@@ -3,9 +3,11 @@
 //!
 //! - [`gil`]: the lock that the threads share, behind one trait;
 //! - [`vm`]: the machine: instructions, an eval-breaker, calls that block without the lock;
+//! - [`calibrate`]: what the machine's operations take;
 //! - [`countdown`], [`messaging`]: the experiments, as `scenarios/` states them.
 #![forbid(unsafe_code)]
 
+pub mod calibrate;
 pub mod countdown;
 pub mod gil;
 pub mod messaging;

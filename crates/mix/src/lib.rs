@@ -70,6 +70,13 @@ pub struct Group {
     pub steps: Vec<Step>,
 }
 
+impl Group {
+    /// The name of one of its threads: with its number, if there are several.
+    pub fn thread_name(&self, number: u32) -> String {
+        if self.count == 1 { self.name.clone() } else { format!("{}-{number}", self.name) }
+    }
+}
+
 fn one() -> u32 {
     1
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use deconvoy_lab::messaging::Server;
-use deconvoy_lab::{AnyGil, Choice, countdown};
+use deconvoy_lab::{AnyGil, Choice, calibrate, countdown};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
@@ -38,6 +38,23 @@ pub fn lab_countdown(
     let gil = make(lock, workers.max(1), trace)?;
     let ran = py.detach(|| countdown::run(&gil, workers, work));
     Ok((ran.elapsed_s, ran.gil_switches))
+}
+
+/// What the operations of this machine take: the name of each cost and its value in nanoseconds, or its
+/// quantiles. `said` is called with what is measured next. Raises OSError when there are no sockets.
+#[pyfunction]
+pub fn calibrate_machine(
+    py: Python<'_>,
+    said: Py<PyAny>,
+) -> PyResult<Vec<(&'static str, Vec<f64>)>> {
+    let mut failed = None;
+    let measured = py.detach(|| {
+        calibrate::measure(|what| {
+            let told = Python::attach(|py| said.call1(py, (what,)).map(|_| ()));
+            failed = failed.take().or(told.err());
+        })
+    })?;
+    failed.map_or(Ok(measured), Err)
 }
 
 /// A messaging server of the lab, which runs until the process ends. Raises ValueError for an unknown

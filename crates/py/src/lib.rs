@@ -176,6 +176,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(inspect_elf, module)?)?;
     module.add_function(wrap_pyfunction!(lab::check_lab, module)?)?;
     module.add_function(wrap_pyfunction!(lab::lab_countdown, module)?)?;
+    module.add_function(wrap_pyfunction!(lab::calibrate_machine, module)?)?;
     module.add_class::<lab::LabServer>()?;
     module.add_function(wrap_pyfunction!(sim::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(sim::cost_presets, module)?)?;

@@ -24,6 +24,8 @@ pub struct Core {
     pub since: u64,
     /// How long it has run since it was picked.
     pub ran: u64,
+    /// Since when it has been idle, if it is.
+    pub idle_since: u64,
     /// Changes of thread.
     pub switches: u64,
     /// Somebody has woken up here since the last look at who is to run.
@@ -38,6 +40,7 @@ impl Core {
             floor: 0,
             since: 0,
             ran: 0,
+            idle_since: 0,
             switches: 0,
             woke_up: false,
         }

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::latency::Latency;
 
+/// A core that has been idle for so long is asleep.
+pub const ASLEEP_NS: u64 = 20_000;
+
 /// Lengths of time in nanoseconds; those of type [`Latency`] differ from one time to the next.
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
@@ -31,6 +34,9 @@ pub struct Costs {
     pub wake_ns: Latency,
     /// From then until it runs, on a core that was idle.
     pub idle_wake_ns: Latency,
+    /// The same on a core that has fallen idle just now; in between as far as it is from there to
+    /// [`ASLEEP_NS`].
+    pub fresh_wake_ns: Latency,
     /// From one thread to another on the same core.
     pub switch_ns: Latency,
     /// Until a thread that spins has seen what it waits for.
@@ -63,11 +69,9 @@ pub struct Scheduler {
     pub debt_ns: u64,
     /// A thread that wakes up preempts whoever runs even in its slice, by `wakeup_ns`.
     pub preempts: bool,
-    /// It is put on an idle core if there is one. (Linux takes a virtual machine's idle core for one
-    /// that the host may not run, and does not.)
+    /// It is put on an idle core if there is one, also on one that is asleep. (Linux takes a virtual
+    /// machine's core that sleeps for one that the host may not run.)
     pub sees_idle: bool,
-    /// So many sleepers at most are looked at in search of an idle core; 0: any.
-    pub scans: u32,
 }
 
 impl Default for Scheduler {
@@ -81,7 +85,6 @@ impl Default for Scheduler {
             debt_ns: 4_000_000,
             preempts: true,
             sees_idle: false,
-            scans: 0,
         }
     }
 }
@@ -101,6 +104,7 @@ impl Default for Costs {
             receive_ns: Latency::always(1_500),
             wake_ns: Latency::always(3_000),
             idle_wake_ns: Latency::always(30_000),
+            fresh_wake_ns: Latency::always(4_500),
             switch_ns: Latency::always(1_500),
             spin_ns: 200,
             timer_ns: Latency::always(55_000),

@@ -17,6 +17,7 @@ use crate::cores::{Core, CoreSet};
 use crate::costs::Costs;
 use crate::latency::Latency;
 use crate::outcome::{Group, Outcome, Totals};
+use crate::schedule::Waker;
 use crate::thread::{On, State, Thread, Todo};
 
 /// When a run begins, in its own time. Not zero: a policy may take that for "never".
@@ -208,20 +209,23 @@ impl<'s, O: Observer + Placed> Sim<'s, O> {
         };
         for (number, group) in mix.threads.iter().enumerate() {
             for place in 0..group.count {
-                sim.add(number as u32, group, place);
+                sim.add(spec, number as u32, group, place);
             }
         }
         sim
     }
 
-    fn add(&mut self, group: u32, about: &deconvoy_mix::Group, place: u32) {
+    fn add(&mut self, spec: &Spec<'_>, group: u32, about: &deconvoy_mix::Group, place: u32) {
         let number = self.threads.len() as u32;
         let mut thread = Thread::new(group, about.times.unwrap_or(u32::MAX));
         thread.core = number % self.cores.len() as u32;
         self.threads.push(thread);
         self.left += u32::from(about.times.is_some());
         if about.gil {
-            let event = Event::Start { who: WaiterId(number), priority: about.priority };
+            // A rule of the policy's goes before what the workload says.
+            let ruled = spec.priority(about.thread_name(place).as_bytes(), number);
+            let priority = if ruled == 0 { about.priority } else { ruled };
+            let event = Event::Start { who: WaiterId(number), priority };
             self.step(event, number);
         }
         // One after the other, as a program starts its threads.
@@ -272,8 +276,8 @@ impl<'s, O: Observer + Placed> Sim<'s, O> {
     fn wakes_by_itself(&mut self, thread: u32) {
         let polls = State::Blocked(On::Switch { polls: true });
         match self.threads[thread as usize].state {
-            State::Blocked(On::Time | On::Gate) => self.unblock(thread, None),
-            state if state == polls => self.unblock(thread, None),
+            State::Blocked(On::Time | On::Gate) => self.unblock(thread, Waker::Nobody),
+            state if state == polls => self.unblock(thread, Waker::Nobody),
             other => panic!("thread {thread} wakes up by itself, and is {other:?}"),
         }
     }
@@ -407,8 +411,7 @@ impl<'s, O: Observer + Placed> Sim<'s, O> {
                 match place.waiting.pop_front() {
                     Some(receiver) => {
                         self.debt += self.draw(|costs| costs.wake_ns);
-                        let core = self.threads[thread as usize].core;
-                        self.unblock(receiver, Some(core));
+                        self.unblock(receiver, Waker::Sender(self.playing));
                     }
                     None => place.messages += 1,
                 }

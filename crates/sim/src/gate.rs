@@ -5,6 +5,7 @@ use deconvoy_policy::{Action, Event, Nanos, Observer, Policy, WaiterId};
 
 use crate::agenda::NEVER;
 use crate::engine::{Hold, Next, Placed, Sim};
+use crate::schedule::Waker;
 use crate::thread::{On, State, Todo};
 
 /// As in the gate: a waiter whom nothing has reached for this long asks all the same.
@@ -88,7 +89,7 @@ impl<O: Observer + Placed> Sim<'_, O> {
         self.debt += self.draw(|costs| costs.wake_ns);
         let work = self.costs.acquire_ns;
         self.will(who, work, todo);
-        self.unblock(who, self.playing);
+        self.unblock(who, Waker::Thread(self.playing));
     }
 
     fn set_timer(&mut self, who: u32, at: u64) {

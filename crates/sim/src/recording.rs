@@ -56,11 +56,7 @@ impl Recording {
         for group in &mix.threads {
             for number in 0..group.count {
                 let thread = recorder.start_thread(BEGUN, u32::from(u16::MAX) + number);
-                let name = if group.count == 1 {
-                    group.name.clone()
-                } else {
-                    format!("{}-{number}", group.name)
-                };
+                let name = group.thread_name(number);
                 recorder.set_name(thread, name.as_bytes());
             }
         }

@@ -5,8 +5,19 @@ use deconvoy_policy::home::Keep;
 
 use crate::agenda::NEVER;
 use crate::cores::{allows, next_tick};
+use crate::costs::ASLEEP_NS;
 use crate::engine::{Placed, Sim};
 use crate::thread::{On, State, Todo};
+
+/// Who brings a blocked thread back, and on which core.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Waker {
+    /// Its timer.
+    Nobody,
+    Thread(Option<u32>),
+    /// A thread that has sent it a message.
+    Sender(Option<u32>),
+}
 
 impl<O: Observer + Placed> Sim<'_, O> {
     /// A core's thread has done its work, the core is out of idleness, or a tick has come.
@@ -113,6 +124,7 @@ impl<O: Observer + Placed> Sim<'_, O> {
         };
         let Some(thread) = next else {
             self.idle.insert(core);
+            self.cores[core as usize].idle_since = self.now;
             return self.agenda.clear(core);
         };
         self.idle.remove(core);
@@ -181,18 +193,23 @@ impl<O: Observer + Placed> Sim<'_, O> {
     /// An idle core wakes up.
     fn rouse(&mut self, core: u32) {
         self.idle.remove(core);
-        let wake = self.draw(|costs| costs.idle_wake_ns);
+        let mut wake = self.draw(|costs| costs.idle_wake_ns);
+        let idle = self.now - self.cores[core as usize].idle_since;
+        if idle < ASLEEP_NS {
+            let fresh = self.draw(|costs| costs.fresh_wake_ns).min(wake);
+            wake = fresh + (wake - fresh) * idle / ASLEEP_NS;
+        }
         self.agenda.set(core, self.now + wake);
     }
 
-    /// A blocked thread is ready to run. `waker`: the core of whoever woke it.
-    pub(crate) fn unblock(&mut self, thread: u32, waker: Option<u32>) {
+    /// A blocked thread is ready to run.
+    pub(crate) fn unblock(&mut self, thread: u32, waker: Waker) {
         let place = self.place_of_thread(thread);
         self.agenda.clear(place);
         self.make_ready(thread, waker);
     }
 
-    fn make_ready(&mut self, thread: u32, waker: Option<u32>) {
+    fn make_ready(&mut self, thread: u32, waker: Waker) {
         let core = self.select(thread, waker);
         let from = self.threads[thread as usize].core;
         if from != core {
@@ -229,36 +246,48 @@ impl<O: Observer + Placed> Sim<'_, O> {
         }
     }
 
-    /// Where a thread that wakes up goes.
-    fn select(&self, thread: u32, waker: Option<u32>) -> u32 {
+    /// Whether the scheduler takes a core for one that is idle, and at its service.
+    fn is_free(&self, core: u32) -> bool {
+        let scheduler = &self.costs.scheduler;
+        let fresh = || self.now - self.cores[core as usize].idle_since < ASLEEP_NS;
+        self.idle.contains(core) && (scheduler.sees_idle || fresh())
+    }
+
+    /// Where a thread that wakes up goes: its last core, that of its waker, or a free one, as Linux's
+    /// `select_task_rq_fair` has it.
+    fn select(&self, thread: u32, waker: Waker) -> u32 {
         let mine = &self.threads[thread as usize];
         let (last, keep) = (mine.core, mine.keep);
         if let Keep::On(core) = keep {
             return core;
         }
         let load = |core: u32| self.cores[core as usize].load();
-        if self.costs.scheduler.sees_idle {
-            if allows(keep, last) && self.idle.contains(last) {
-                return last;
-            }
-            if let Some(idle) = self.idle.find(last, keep) {
-                return idle;
-            }
-        }
-        let here = waker.filter(|&core| allows(keep, core));
-        match here {
-            // Whoever sends a message is likely to be done.
-            Some(core) if load(core) <= 1 && load(last) >= 1 => core,
+        let here = match waker {
+            Waker::Nobody => None,
+            Waker::Thread(core) | Waker::Sender(core) => core,
+        };
+        let target = match here.filter(|&core| allows(keep, core)) {
+            // Whoever sends a message is likely to wait for the answer.
+            Some(core) if matches!(waker, Waker::Sender(_)) && load(core) <= 1 => core,
+            Some(core) if !allows(keep, last) => core,
+            Some(core) if !self.is_free(last) && load(core) < load(last) => core,
             _ if allows(keep, last) => last,
-            Some(core) => core,
-            None => self.idle.find(last, keep).unwrap_or_else(|| {
-                let cores = 0..self.cores.len() as u32;
-                cores
-                    .filter(|&core| allows(keep, core))
-                    .min_by_key(|&core| load(core))
-                    .unwrap_or(last)
-            }),
+            _ => self.any_core(keep),
+        };
+        if self.is_free(target) {
+            return target;
         }
+        if allows(keep, last) && self.is_free(last) {
+            return last;
+        }
+        let seen = if self.costs.scheduler.sees_idle { self.idle.find(target, keep) } else { None };
+        seen.unwrap_or(target)
+    }
+
+    /// The core with the least to do of those that a thread may run on.
+    fn any_core(&self, keep: Keep) -> u32 {
+        let cores = (0..self.cores.len() as u32).filter(|&core| allows(keep, core));
+        cores.min_by_key(|&core| self.cores[core as usize].load()).unwrap_or(0)
     }
 
     /// The thread whose turn it is stops running.
@@ -287,7 +316,7 @@ impl<O: Observer + Placed> Sim<'_, O> {
     pub(crate) fn migrate(&mut self, thread: u32) {
         let core = self.threads[thread as usize].core;
         self.cores[core as usize].current = None;
-        self.make_ready(thread, None);
+        self.make_ready(thread, Waker::Nobody);
         let switch = self.draw(|costs| costs.switch_ns);
         self.pick(core, switch);
     }

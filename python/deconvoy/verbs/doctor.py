@@ -14,11 +14,11 @@ from typing import Any
 import click
 from rich.console import Console
 
-from deconvoy import __version__, preload, program
+from deconvoy import __version__, calibration, preload, program
 from deconvoy.bench import machine
 from deconvoy.errors import UserError
 from deconvoy.interpreters import Interpreter, find_interpreters
-from deconvoy.output import console, plain, table, working
+from deconvoy.output import console, plain, table, time_text, working
 from deconvoy.traces import find_traces, load
 from deconvoy.verbs import COMMAND_SETTINGS
 
@@ -58,13 +58,22 @@ class Checked:
     epilog="Example: deconvoy doctor -- gunicorn app:app",
 )
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for a program.")
+@click.option(
+    "--calibrate",
+    is_flag=True,
+    help="Measure what wake-ups and the like take here, for simulations, and keep that.",
+)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND…]")
-def doctor(as_json: bool, command: tuple[str, ...]) -> None:
+def doctor(as_json: bool, calibrate: bool, command: tuple[str, ...]) -> None:
     """Check this machine, its CPythons, and COMMAND if there is one.
 
     Each interpreter runs a program of two threads under the library, and counts as served if its
     trace shows them. Exit status 1: the library cannot be loaded, or COMMAND not be served.
     """
+    if calibrate:
+        if command:
+            raise UserError("--calibrate takes no command: it measures the machine")
+        return show_costs(as_json)
     asked = program.find(command, os.environ) if command else None
     with working("trying each CPython"):
         here = machine.describe()
@@ -138,6 +147,27 @@ def try_out(python: Path) -> str | None:
             return f"its trace cannot be read: {error}"
         waits = sum(thread["waits"] for thread in report["threads"])
         return None if waits else "two threads ran, but the library saw none of them wait"
+
+
+def show_costs(as_json: bool) -> None:
+    """Measures what this machine's operations take, keeps it, and prints it."""
+    progress = console(stderr=True)
+    here = machine.describe()
+    with progress.status("measuring") as status:
+        measured = calibration.measure(lambda what: status.update(f"measuring {what}"), here)
+    if as_json:
+        click.echo(json.dumps({"path": str(calibration.path()), "costs_ns": measured}, indent=1))
+        return
+    out = console()
+    listing = table("cost", "median", "least", "most", numbers=("median", "least", "most"))
+    for name, values in measured.items():
+        spread = (min(values), max(values)) if len(values) > 1 else ()
+        shown = (calibration.typical(values), *spread)
+        listing.add_row(name.removesuffix("_ns").replace("_", " "), *map(time_text, shown))
+    out.print(listing)
+    for doubt in machine.doubts(here):
+        out.print(f"note: {doubt}")
+    out.print(f"kept for simulations: {plain(str(calibration.path()))}", soft_wrap=True)
 
 
 def as_data(
