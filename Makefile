@@ -51,7 +51,7 @@ $(STAMPS)/clippy: $(RUST) | $(STAMPS)/packages
 	@touch $@
 
 $(STAMPS)/cargo-test: $(RUST) | $(STAMPS)/packages
-	cargo test --workspace --exclude $(NO_STD) --locked
+	cargo test --workspace --exclude $(NO_STD) --locked --all-features
 	ci/loom
 	@touch $@
 

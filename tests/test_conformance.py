@@ -8,7 +8,15 @@ from commandline import Deconvoy
 from deconvoy._native import replay
 from deconvoy.interpreters import Interpreter
 
-POLICIES = ("adaptive", "timeout", "priority:echo=5,compute=-5")
+POLICIES = (
+    "adaptive",
+    "timeout",
+    "priority:echo=5,compute=-5",
+    "timer:10ms",
+    "mutex:1ms",
+    "fifo:100",
+    "ticks:100",
+)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

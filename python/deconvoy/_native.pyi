@@ -24,6 +24,7 @@ __all__ = [
     "replay",
     "report_json",
     "simulate",
+    "timeline",
 ]
 
 VERSION: str
@@ -100,3 +101,6 @@ def check_mix(mix: str) -> int: ...
 
 # Each cost's name, and its value or quantiles in nanoseconds.
 def calibrate_machine(said: Callable[[str], object]) -> list[tuple[str, list[float]]]: ...
+
+# Packed: see crates/trace/src/export/page.rs.
+def timeline(path: str | PathLike[str]) -> bytes: ...

@@ -73,6 +73,10 @@ impl<'t, G: Gil, B: Blocking> Thread<'t, G, B> {
         self.locals[place] = value;
     }
 
+    pub fn local(&self, place: usize) -> i64 {
+        self.locals[place]
+    }
+
     fn push(&mut self, value: i64) {
         self.stack[self.top % STACK] = value;
         self.top += 1;

@@ -12,7 +12,7 @@ use deconvoy_trace::{analyse, export, format};
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 
 mod elf;
 mod lab;
@@ -124,6 +124,13 @@ fn export_trace_event(py: Python<'_>, paths: Vec<PathBuf>, out: PathBuf) -> PyRe
     })
 }
 
+/// The timeline of a trace, packed as `crates/trace/src/export/page.rs` says.
+#[pyfunction]
+fn timeline<'py>(py: Python<'py>, path: PathBuf) -> PyResult<Bound<'py, PyBytes>> {
+    let packed = py.detach(|| open(&path).map(|trace| export::page(&trace)))?;
+    Ok(PyBytes::new(py, &packed))
+}
+
 /// Feeds what a trace recorded to a fresh policy: how many events it was told, how many actions it
 /// said, and how many of the events were arrivals at a lock that was held. Raises ValueError where
 /// the policy says something else than it did.
@@ -173,6 +180,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(export_perfetto, module)?)?;
     module.add_function(wrap_pyfunction!(export_trace_event, module)?)?;
     module.add_function(wrap_pyfunction!(replay, module)?)?;
+    module.add_function(wrap_pyfunction!(timeline, module)?)?;
     module.add_function(wrap_pyfunction!(inspect_elf, module)?)?;
     module.add_function(wrap_pyfunction!(lab::check_lab, module)?)?;
     module.add_function(wrap_pyfunction!(lab::lab_countdown, module)?)?;

@@ -24,7 +24,7 @@ pub struct Replayed {
     pub events: u64,
     /// What they said, each of it as recorded.
     pub actions: u64,
-    /// Arrivals at a lock that was held. Without any, the rest proves nothing.
+    /// Arrivals at a lock that was held, or kept for another. Without any, the rest proves nothing.
     pub contended: u64,
 }
 
@@ -103,7 +103,6 @@ pub fn check(trace: &Trace) -> Result<Replayed, Divergence> {
             actions: Actions::new(),
             confirmed: 0,
             now: Nanos::ZERO,
-            held: false,
             who: HashMap::new(),
             records: HashMap::new(),
             done: &mut done,
@@ -165,7 +164,6 @@ struct Replay<'r> {
     actions: Actions,
     confirmed: usize,
     now: Nanos,
-    held: bool,
     /// The policy's number of each thread's record, and the other way round.
     who: HashMap<u16, WaiterId>,
     records: HashMap<WaiterId, u16>,
@@ -221,12 +219,7 @@ impl Replay<'_> {
         self.confirmed = 0;
         self.policy.step(self.now, told, &mut self.actions);
         self.done.events += 1;
-        match told {
-            Told::Arrive { .. } if self.held => self.done.contended += 1,
-            Told::Acquire { .. } => self.held = true,
-            Told::Release { .. } => self.held = false,
-            _ => {}
-        }
+        self.done.contended += u64::from(matches!(told, Told::Arrive { .. }));
         Ok(())
     }
 

@@ -131,7 +131,7 @@ def execute(result: Result, cases: list[Case], rounds: int, path: Path, console:
             if case not in failed:
                 try:
                     seed = result.settings["seed"] + number
-                    run = functools.partial(SCENARIOS[case.scenario].run, seed=seed)
+                    run = functools.partial(SCENARIOS[case.scenario].run, seed)
                     result.runs.append(measure(case, number, run))
                 except RunFailed as error:
                     failed.add(case)
@@ -199,8 +199,9 @@ EXAMPLE = "deconvoy bench messaging --runtime 'cpython3.11*' --workers 0,1,2"
     "patterns",
     multiple=True,
     metavar="NAME",
-    help="What runs it: c, cpython3.11, 'cpython*+adaptive', cpython3.11+timeout:interval=1ms, lab:timer; "
-    "traced meanwhile, cpython3.11+adaptive+trace. Can be given again. "
+    help="What runs it: c, cpython3.11, 'cpython*+adaptive', cpython3.11+timeout:interval=1ms, "
+    "lab:timer:10ms, sim:adaptive@8, sim:mutex@8/2010; traced meanwhile, "
+    "cpython3.11+adaptive+trace. Can be given again. "
     "Default: c and every CPython found, stock and under each policy.",
 )
 @click.option("--workers", type=Workers(), help="Threads, as a list. Default: by scenario.")

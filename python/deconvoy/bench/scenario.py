@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -54,8 +55,7 @@ def _simulate(run: Callable[..., dict[str, Any]], case: Case, seed: int) -> dict
     runtime = case.runtime
     trace = None
     if runtime.traced:
-        name = f"{runtime.name}-{case.scenario}-{case.workers}-{seed}.trace"
-        trace = runtime.trace_folder() / name.replace("/", "-")
+        trace = runtime.trace_folder() / f"{os.getpid()}-{time.time_ns() // 1000}.trace"
     try:
         return run(runtime.simulation, case.workers, case.work, seed, trace)
     except (ValueError, OSError) as error:
@@ -67,10 +67,11 @@ def _simulate(run: Callable[..., dict[str, Any]], case: Case, seed: int) -> dict
         raise
 
 
-def run_messaging(case: Case, seed: int) -> dict[str, Any]:
+def run_messaging(seed: int, case: Case) -> dict[str, Any]:
     """One run of `messaging`: a fresh server, its threads alone, then with the client.
 
-    Yields `elapsed_s`, `messages` (fewer than the work if that took too long), `latency_ns` (a list), `alone_per_s` and `beside_per_s` (what all CPU-bound
+    Yields `elapsed_s`, `messages` (fewer than the work if that took too long), `latency_ns` (a
+    list), `alone_per_s` and `beside_per_s` (what all CPU-bound
     threads count in a second without and with the client), `kept` (the second over the first),
     `jain`, context switches of the server during the client's run, and the kernel's accounting.
     """
@@ -117,7 +118,7 @@ def _plain() -> dict[str, str]:
     return Runtime("client", "", python=sys.executable).environment()
 
 
-def run_countdown(case: Case, seed: int) -> dict[str, Any]:
+def run_countdown(seed: int, case: Case) -> dict[str, Any]:
     """One run of `countdown`; one worker counts in the main thread. Yields `elapsed_s` and the
     kernel's accounting."""
     if case.runtime.simulation is not None:
@@ -134,7 +135,7 @@ class Scenario:
 
     name: str
     title: str
-    run: Callable[[Case, int], dict[str, Any]]
+    run: Callable[[int, Case], dict[str, Any]]
     work: int
     quick_work: int
     workers: tuple[int, ...]

@@ -83,8 +83,7 @@ def costs_named(name: str) -> str:
 
 
 def instruction_ns(simulation: Simulation) -> float:
-    found: float = json.loads(check_costs(simulation.costs_toml))["instruction_ns"]
-    return found
+    return float(json.loads(check_costs(simulation.costs_toml))["instruction_ns"])
 
 
 def threads(name: str, count: int, loop: str, *more: str) -> str:
@@ -168,7 +167,8 @@ def per_second(outcome: dict[str, Any], simulation: Simulation) -> float:
     """What the CPU-bound threads count in a second."""
     round_ns = SPIN_INSTRUCTIONS * instruction_ns(simulation)
     held: int = group(outcome, "spin")["held_ns"]
-    return held / round_ns / (outcome["elapsed_ns"] / 1e9)
+    elapsed_s: float = outcome["elapsed_ns"] / 1e9
+    return held / round_ns / elapsed_s
 
 
 def repeat_command(scenario: str, runtime: str, workers: int, work: int, seed: int) -> str:

@@ -73,7 +73,8 @@ def doctor(as_json: bool, calibrate: bool, command: tuple[str, ...]) -> None:
     if calibrate:
         if command:
             raise UserError("--calibrate takes no command: it measures the machine")
-        return show_costs(as_json)
+        show_costs(as_json)
+        return
     asked = program.find(command, os.environ) if command else None
     with working("trying each CPython"):
         here = machine.describe()
