@@ -1,4 +1,4 @@
-"""The analysis of traces as one page: a timeline, the threads, the findings. No network is needed."""
+"""The analysis of traces as one page: a timeline, the threads, the findings."""
 
 from __future__ import annotations
 

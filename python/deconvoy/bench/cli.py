@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import os
 import sys
@@ -175,6 +176,12 @@ def doubts(result: Result) -> list[str]:
     return found
 
 
+def new_name(stem: str) -> Path:
+    """A name that no file here has."""
+    names = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
+    return next(path for name in names if not (path := Path(f"{name}.json")).exists())
+
+
 def make_folder(path: Path) -> None:
     try:
         path.mkdir(exist_ok=True)
@@ -269,7 +276,7 @@ def bench(
         raise UserError("--pareto is for messaging: deconvoy bench messaging --pareto")
     if not names:
         names = ("messaging",) if pareto else tuple(SCENARIOS)
-    path = place or Path(f"deconvoy-bench-{'-'.join(names)}-{time.strftime('%Y%m%d-%H%M%S')}.json")
+    path = place or new_name(f"deconvoy-bench-{'-'.join(names)}-{time.strftime('%Y%m%d-%H%M%S')}")
     if not path.parent.is_dir():
         raise UserError(f"{path.parent}: no such folder: make it first")
     if not os.access(path.parent, os.W_OK | os.X_OK):

@@ -1,11 +1,20 @@
-"""`deconvoy policies`: what there is to choose from."""
+"""`deconvoy policies`: what there is to choose from, and `search`: for better ones."""
 
 import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
+from deconvoy import mixes
+from deconvoy import search as searching
 from deconvoy._native import policies as catalogue
+from deconvoy.bench.simulated import costs_named
+from deconvoy.errors import UserError
 from deconvoy.output import console, plain, table, time_text
 from deconvoy.preload import STOCK
 
@@ -14,10 +23,20 @@ priority takes rules NAME=N or tid:ID=N: N from -128 to 127, more goes first, 0 
   NAME is a thread's name and may end in *; `deconvoy trace` says when a rule fits no thread."""
 
 
-@click.command(epilog="Example: deconvoy run --policy timeout:interval=1ms -- python app.py")
+@click.group(
+    invoke_without_command=True,
+    epilog="Example: deconvoy run --policy timeout:interval=1ms -- python app.py",
+)
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for a program.")
-def policies(as_json: bool) -> None:
-    """List the policies and their options."""
+@click.pass_context
+def policies(context: click.Context, as_json: bool) -> None:
+    """List the policies and their options, or search for better ones."""
+    if context.invoked_subcommand is None:
+        show(as_json)
+
+
+def show(as_json: bool) -> None:
+    """Print what there is."""
     if as_json:
         click.echo(json.dumps([as_data(*row) for row in catalogue()], indent=1))
         return
@@ -46,3 +65,155 @@ def as_data(
     if options is not None:
         listed = [dict(zip(keys, option, strict=True)) for option in options]
     return {"name": name, "summary": summary, "example": example, "options": listed}
+
+
+class Cores(click.ParamType[tuple[int, ...]]):
+    """A list of numbers of cores."""
+
+    name = "LIST"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            found = tuple(int(part) for part in value.split(","))
+        except ValueError:
+            found = ()
+        if not found or not all(1 <= cores <= 1024 for cores in found):
+            self.fail(f"{value!r}: write numbers of cores from 1 to 1024, as in 2,8,64")
+        return found
+
+
+@policies.command(epilog="Example: deconvoy policies search --cores 2,8,64 -o search.jsonl")
+@click.option(
+    "--mix",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="A workload: one of the project's, or a file. Can be given again. Default: all of ours.",
+)
+@click.option("--cores", type=Cores(), default="2,8,64", show_default=True, help="As a list.")
+@click.option("--costs", default="", help="What operations take: here, server, 2010.")
+@click.option("--population", type=click.IntRange(4, 10_000), default=64, show_default=True)
+@click.option("--generations", type=click.IntRange(0, 1000), default=8, show_default=True)
+@click.option("--seed", type=click.IntRange(0, 2**63), default=1, show_default=True)
+@click.option("--workers", type=click.IntRange(1, 1024), help="Default: as many as cores here.")
+@click.option(
+    "-o", "--output", "place", type=click.Path(path_type=Path), help="Every candidate, a line each."
+)
+@click.option("--force", is_flag=True, help="Replace the file if it exists.")
+@click.option("--json", "as_json", is_flag=True, help="The front as JSON, for a program.")
+def search(
+    names: tuple[str, ...],
+    cores: tuple[int, ...],
+    costs: str,
+    population: int,
+    generations: int,
+    seed: int,
+    workers: int | None,
+    place: Path | None,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Search for policies that no other beats, in the simulator.
+
+    Judged by the waits of I/O-bound threads, what those that compute keep, how evenly they share,
+    and the longest wait of anybody, over all workloads and numbers of cores. The same seed gives
+    the same outcome.
+    """
+    if place is not None and place.exists() and (not place.is_file() or not force):
+        mend = "--force replaces it" if place.is_file() else "name a file"
+        raise UserError(f"{place} exists: {mend}")
+    one = searching.Search(
+        on=searching.cases(names or mixes.names(), cores),
+        costs=costs_named(costs),
+        seed=seed,
+        population=population,
+        generations=generations,
+        workers=workers or len(os.sched_getaffinity(0)),
+    )
+    found = run_search(one, place)
+    known = {candidate.policy: candidate for candidate in one.evaluated}
+    best = searching.winner(found, known["adaptive"])
+    if as_json:
+        data = {"winner": best.as_data(), "front": [each.as_data() for each in found]}
+        click.echo(json.dumps({"version": 1, **data}))
+        return
+    out = console()
+    out.print(front_table(found, best))
+    out.print(front_table([known["adaptive"], known["timeout:5ms"], best], best, "beside it"))
+    out.print(f"the winner: {plain(best.policy)}", soft_wrap=True)
+    out.print(
+        "wait p99: of I/O-bound threads, geometric mean; kept: by those that compute,", style="dim"
+    )
+    out.print(
+        "of the time that I/O leaves; Jain: the least even; longest: of any thread.", style="dim"
+    )
+
+
+def run_search(one: searching.Search, place: Path | None) -> list[searching.Candidate]:
+    """Runs it; writes each candidate down as it comes."""
+    stderr = console(stderr=True)
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=stderr,
+        transient=True,
+        disable=not stderr.is_terminal,
+    )
+    try:
+        file = place.open("w") if place is not None else None
+    except OSError as error:
+        raise UserError(f"cannot write {place}: {error.strerror}") from None
+    if not stderr.is_terminal:
+        stderr.print(f"deconvoy: {one.total} candidates, {len(one.on)} simulations each")
+    try:
+        with progress:
+            task = progress.add_task("searching", total=one.total)
+
+            def told(candidate: searching.Candidate) -> None:
+                progress.advance(task)
+                if file is not None:
+                    file.write(json.dumps(candidate.as_data()) + "\n")
+                    file.flush()
+
+            try:
+                return one.run(told)
+            except ValueError as error:
+                raise UserError(str(error)) from None
+    finally:
+        if file is not None:
+            file.close()
+
+
+def front_table(
+    found: Sequence[searching.Candidate],
+    best: searching.Candidate,
+    title: str = "the front: none of these is beaten by another",
+) -> Table:
+    numbers = ("wait p99", "kept", "Jain", "longest wait")
+    listing = table("policy", *numbers, title=title, numbers=numbers)
+    for each in found:
+        figures = each.figures
+        listing.add_row(
+            plain(short(each.policy)) + (" *" if each is best else ""),
+            time_text(figures.wait_p99_ns),
+            f"{100 * figures.kept:.2f} %",
+            f"{figures.jain:.4f}",
+            time_text(figures.longest_wait_ns),
+        )
+    return listing
+
+
+def short(policy: str) -> str:
+    """A policy with times that can be read."""
+    name, _, rest = policy.partition(":")
+    parts = []
+    for part in rest.split(",") if rest else []:
+        key, _, value = part.partition("=")
+        if value.endswith("ns") and value[:-2].isdecimal():
+            value = time_text(int(value[:-2])).replace(" ", "")
+        parts.append(f"{key}={value}" if value else key)
+    return f"{name}:{','.join(parts)}" if parts else name
