@@ -155,7 +155,13 @@ def judge(policy: str, on: Sequence[Case], costs: str, seed: int) -> Candidate:
     """Simulates a policy on every case."""
     waits, kept, jain, longest, each = [], [], [], 0, []
     for case in on:
-        outcome = json.loads(simulate(policy, case.cores, case.text, costs, seed))
+        try:
+            outcome = json.loads(simulate(policy, case.cores, case.text, costs, seed))
+        except BaseException as error:
+            # A rule of the simulator's was broken, which Rust tells by a panic.
+            again = f"--policy {policy} --mix {case.mix} --cores {case.cores} --seed {seed}"
+            error.add_note(f"to repeat it: deconvoy policies search {again}")
+            raise
         elapsed = outcome["elapsed_ns"]
         cpu = [one for one in outcome["groups"] if one["name"] == CPU]
         rest = [one for one in outcome["groups"] if one["name"] != CPU]
@@ -193,10 +199,14 @@ class Search:
     population: int
     generations: int
     workers: int
+    # Judged, and nothing is searched for.
+    only: Sequence[str] = ()
     evaluated: list[Candidate] = field(default_factory=list)
 
     @property
     def total(self) -> int:
+        if self.only:
+            return len(self.only)
         return len(rivals()) + self.population * (self.generations + 1)
 
     def run(self, told: Callable[[Candidate], object]) -> list[Candidate]:
@@ -204,6 +214,9 @@ class Search:
         random_one = random.Random(self.seed)
         sobol = qmc.Sobol(len(SPACE), seed=np.random.default_rng(self.seed))
         with ThreadPoolExecutor(self.workers) as pool:
+            if self.only:
+                self._judge(pool, [(policy, None) for policy in self.only], told)
+                return self.evaluated
             self._judge(pool, [(policy, None) for policy in rivals()], told)
             points = self._first(sobol)
             self._judge(pool, points, told)

@@ -90,8 +90,8 @@ impl Default for Scheduler {
 }
 
 impl Default for Costs {
-    /// The machine that this project was built on: a virtual one with two cores. From `deconvoy
-    /// doctor --calibrate`.
+    /// Round figures of the machine that this project was built on, a virtual one with two cores; the
+    /// preset `here` has them as measured.
     fn default() -> Costs {
         Costs {
             instruction_ns: 2.5,

@@ -101,6 +101,8 @@ pub(crate) struct Sim<'s, O> {
     pub playing: Option<u32>,
     /// Threads that are ready, on all cores.
     pub queued: usize,
+    /// The thread whose turn it is has the gate's guard: what it does next it does at once.
+    pub has_guard: bool,
     /// What the thread whose turn it is owes: what it did to others cost it time.
     pub debt: u64,
     pub random: Pcg64Mcg,
@@ -202,6 +204,7 @@ impl<'s, O: Observer + Placed> Sim<'s, O> {
             },
             playing: None,
             queued: 0,
+            has_guard: false,
             debt: 0,
             random: Pcg64Mcg::seed_from_u64(world.seed),
             totals: Totals::default(),
@@ -299,6 +302,9 @@ impl<'s, O: Observer + Placed> Sim<'s, O> {
                 Todo::Spin => self.stops_spinning(thread),
                 Todo::Yield { calls } => self.lets_another(thread, calls),
                 Todo::YieldSpin { calls } => self.stops_yielding(thread, calls),
+            }
+            if std::mem::take(&mut self.has_guard) {
+                continue;
             }
             let debt = std::mem::take(&mut self.debt);
             let mine = self.thread(thread);

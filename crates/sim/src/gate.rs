@@ -183,6 +183,7 @@ impl<O: Observer + Placed> Sim<'_, O> {
         self.exit(thread);
         let same = self.lock.switches == self.threads[thread as usize].switches;
         self.will(thread, 0, Todo::Acquire);
+        self.has_guard = true;
         let Hold::Held(holder) = self.lock.hold else { return };
         self.lock.asked = true;
         self.totals.asks += 1;
@@ -234,6 +235,7 @@ impl<O: Observer + Placed> Sim<'_, O> {
     fn again(&mut self, thread: u32) {
         self.exit(thread);
         self.will(thread, 0, Todo::Acquire);
+        self.has_guard = true;
     }
 
     /// Waits: awake, on its way to another core, or asleep.

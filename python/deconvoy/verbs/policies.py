@@ -12,6 +12,7 @@ from rich.table import Table
 
 from deconvoy import mixes
 from deconvoy import search as searching
+from deconvoy._native import check_policy
 from deconvoy._native import policies as catalogue
 from deconvoy.bench.simulated import costs_named
 from deconvoy.errors import UserError
@@ -92,6 +93,13 @@ class Cores(click.ParamType[tuple[int, ...]]):
     metavar="NAME",
     help="A workload: one of the project's, or a file. Can be given again. Default: all of ours.",
 )
+@click.option(
+    "--policy",
+    "only",
+    multiple=True,
+    metavar="POLICY",
+    help="Judge this one, and search for nothing. Can be given again.",
+)
 @click.option("--cores", type=Cores(), default="2,8,64", show_default=True, help="As a list.")
 @click.option("--costs", default="", help="What operations take: here, server, 2010.")
 @click.option("--population", type=click.IntRange(4, 10_000), default=64, show_default=True)
@@ -105,6 +113,7 @@ class Cores(click.ParamType[tuple[int, ...]]):
 @click.option("--json", "as_json", is_flag=True, help="The front as JSON, for a program.")
 def search(
     names: tuple[str, ...],
+    only: tuple[str, ...],
     cores: tuple[int, ...],
     costs: str,
     population: int,
@@ -124,7 +133,10 @@ def search(
     if place is not None and place.exists() and (not place.is_file() or not force):
         mend = "--force replaces it" if place.is_file() else "name a file"
         raise UserError(f"{place} exists: {mend}")
+    for policy in only:
+        check(policy)
     one = searching.Search(
+        only=only,
         on=searching.cases(names or mixes.names(), cores),
         costs=costs_named(costs),
         seed=seed,
@@ -133,6 +145,14 @@ def search(
         workers=workers or len(os.sched_getaffinity(0)),
     )
     found = run_search(one, place)
+    if only:
+        judged = one.evaluated
+        if as_json:
+            judged_data = [each.as_data() for each in judged]
+            click.echo(json.dumps({"version": 1, "judged": judged_data}))
+        else:
+            console().print(front_table(judged, None, "judged"))
+        return
     known = {candidate.policy: candidate for candidate in one.evaluated}
     best = searching.winner(found, known["adaptive"])
     if as_json:
@@ -149,6 +169,13 @@ def search(
     out.print(
         "of the time that I/O leaves; Jain: the least even; longest: of any thread.", style="dim"
     )
+
+
+def check(policy: str) -> None:
+    try:
+        check_policy(policy)
+    except ValueError as error:
+        raise UserError(str(error)) from None
 
 
 def run_search(one: searching.Search, place: Path | None) -> list[searching.Candidate]:
@@ -190,7 +217,7 @@ def run_search(one: searching.Search, place: Path | None) -> list[searching.Cand
 
 def front_table(
     found: Sequence[searching.Candidate],
-    best: searching.Candidate,
+    best: searching.Candidate | None,
     title: str = "the front: none of these is beaten by another",
 ) -> Table:
     numbers = ("wait p99", "kept", "Jain", "longest wait")
