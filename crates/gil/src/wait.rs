@@ -12,7 +12,7 @@ use crate::{Guard, Latch, System};
 
 /// After a wake-up the guard is about to be free: its holder is on its way out of the call that
 /// woke us. So many tries before sleeping on it.
-const GUARD_TRIES: u32 = 200;
+const GUARD_TRIES: u32 = if cfg!(loom) { 1 } else { 200 };
 
 /// How long a thread that must let another one in stays awake for that: the other one, awake on
 /// another core, takes 1 to 2 us.

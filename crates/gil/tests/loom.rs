@@ -2,50 +2,18 @@
 //! Run by `ci/loom`.
 #![cfg(loom)]
 
+mod model;
+
 use deconvoy_gil::{
-    AtomicU32, Gate, GateCell, Guard, Keep, Latch, Linger, Parker, Place, System, wait_for_switch,
+    AtomicU32, Gate, GateCell, Guard, Keep, Latch, Linger, Parker, Place, wait_for_switch,
 };
-use deconvoy_policy::{Driver, Nanos, Slot, Spec};
+use deconvoy_policy::{Nanos, Slot, Spec};
+use model::{DRIVER, Model, NOW};
+
+const NEVER: Nanos = Nanos(u64::MAX - 1);
 use loom::sync::atomic::Ordering;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
-
-const DRIVER: Driver = Driver { cores: 2, counts_instructions: false };
-
-/// A futex of loom's own parts. Deadlines never come: what should have woken a waiter and did not
-/// leaves it asleep, and loom reports that nothing moves.
-#[derive(Clone)]
-struct Model {
-    inside: Arc<(Mutex<()>, Condvar)>,
-}
-
-impl Model {
-    fn new() -> Model {
-        Model { inside: Arc::new((Mutex::new(()), Condvar::new())) }
-    }
-}
-
-const NOW: Nanos = Nanos(1_000);
-const NEVER: Nanos = Nanos(u64::MAX - 1);
-
-impl System for Model {
-    fn now(&self) -> Nanos {
-        NOW
-    }
-
-    fn futex_wait(&self, word: &AtomicU32, expected: u32, _: Option<Nanos>) {
-        let guard = self.inside.0.lock().unwrap();
-        // As the kernel does: the look at the word and the sleep are one step.
-        if word.load(Ordering::SeqCst) == expected {
-            drop(self.inside.1.wait(guard).unwrap());
-        }
-    }
-
-    fn futex_wake(&self, _: &AtomicU32, _: u32) {
-        let _guard = self.inside.0.lock().unwrap();
-        self.inside.1.notify_all();
-    }
-}
 
 fn check(act: impl Fn(&Parker, &Model) + Send + Sync + Copy + 'static) {
     loom::model(move || {

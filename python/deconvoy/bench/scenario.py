@@ -70,7 +70,7 @@ def _simulate(run: Callable[..., dict[str, Any]], case: Case, seed: int) -> dict
 def run_messaging(seed: int, case: Case) -> dict[str, Any]:
     """One run of `messaging`: a fresh server, its threads alone, then with the client.
 
-    Yields `elapsed_s`, `messages` (fewer than the work if that took too long), `latency_ns` (a
+    Yields `elapsed_s`, `messages` (fewer than `work` if that took too long), `latency_ns` (a
     list), `alone_per_s` and `beside_per_s` (what all CPU-bound
     threads count in a second without and with the client), `kept` (the second over the first),
     `jain`, context switches of the server during the client's run, and the kernel's accounting.
@@ -99,7 +99,7 @@ def run_messaging(seed: int, case: Case) -> dict[str, Any]:
         values["jain"] = jain(rates)
     values["elapsed_s"] = yielded["elapsed_s"]
     values["latency_ns"] = yielded["latency_ns"]
-    values["messages"] = len(yielded["latency_ns"])
+    values["messages"], values["work"] = len(yielded["latency_ns"]), case.work
     voluntary, involuntary = (
         late - early for early, late in zip(switched, switched_after, strict=True)
     )

@@ -154,6 +154,7 @@ def messaging(
     elapsed_ns = client["ended_ns"] or outcome["elapsed_ns"]
     answers = client["answers"]
     values = common(outcome) | {"elapsed_s": elapsed_ns / 1e9, "messages": client["rounds"]}
+    values["work"] = work
     values |= {name: answers[name] for name in ("p50_ns", "p90_ns", "p99_ns", "max_ns")}
     if workers:
         alone = simulation.run(messaging_mix(workers, work, ALONE_S, with_client=False), seed)

@@ -17,7 +17,8 @@ from deconvoy.bench.summary import Cell, Key, cells, dominated_by
 KEYS = {
     "messaging": """\
 over alone: the total, of the total of the same server without CPU-bound threads; ~ the intervals
-  overlap. p50, p99: of single messages. switches: of the server, by the kernel's count.
+  overlap. total `7 of 100 in 60`: so many messages were answered in a minute, then it was stopped.
+  p50, p99: of single messages. switches: of the server, by the kernel's count.
 threads keep: what the CPU-bound threads count beside the client, of what they count without it.
   of stock's: of what they count beside it in stock CPython; speed differs from run to run, so it
   can be above 100 %. Jain: how even their shares are; 1: equal.""",
@@ -85,13 +86,18 @@ def messaging_table(result: Result) -> Table:
             cell.median("involuntary_switches") or 0
         )
         jain = cell.median("jain") if key.workers > 1 else None
+        answered, asked = cell.median("messages"), cell.median("work")
+        gave_up = answered is not None and asked is not None and answered < asked
+        total = seconds(cell.estimates.get("elapsed_s"))
+        if gave_up:
+            total = f"{answered:.0f} of {asked:.0f} in {cell.median('elapsed_s'):.0f}"
         table.add_row(
             _name(key),
             str(key.workers),
-            seconds(cell.estimates.get("elapsed_s")),
-            _ratio(cell, alone, "elapsed_s"),
-            _ns(cell, "p50_ns"),
-            _ns(cell, "p99_ns"),
+            total,
+            "" if gave_up else _ratio(cell, alone, "elapsed_s"),
+            _ns(cell, "p50_ns") if answered != 0 else "",
+            _ns(cell, "p99_ns") if answered != 0 else "",
             _percent(cell.median("kept")),
             _percent(beside / of) if beside and of and stock is not cell else "",
             "" if jain is None else f"{jain:.4f}",
