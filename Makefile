@@ -23,7 +23,8 @@ RUST := $(shell find Cargo.toml Cargo.lock rustfmt.toml crates -type f)
 PACKAGE := $(shell find python scenarios -type f -not -name '*.pyc' -not -name '*.so')
 BUILT_FROM := pyproject.toml hatch_build.py $(RUST) $(PACKAGE)
 PYTHON_CHECKED := $(PACKAGE) pyproject.toml hatch_build.py \
-	$(shell find tests ci benchmarks -name "*.py") ci/interpreters ci/aarch64 ci/cpython-tests benchmarks/servers benchmarks/pyperformance
+	$(shell find tests ci benchmarks -name "*.py") ci/interpreters ci/aarch64 ci/cpython-tests benchmarks/servers benchmarks/pyperformance \
+	benchmarks/drivers benchmarks/scale docs/policies/draw
 TESTS := $(shell find tests -type f -not -name '*.pyc')
 
 .PHONY: all test rust python demo lock clean
