@@ -127,6 +127,10 @@ impl Context<'_> {
         let about = &self.trace.about;
         let command = words::command(&about.command);
         match about.policy.split(':').next() {
+            // The lab or the simulator: there is no program to run otherwise.
+            Some(name) if about.counts_instructions && name != "adaptive" => {
+                format!("compare it with the runtime {}:adaptive of deconvoy bench", about.runtime)
+            }
             _ if about.stock => format!("deconvoy run -- {command}"),
             Some("adaptive") | None => "this ran under deconvoy's own policy already: please \
                  report it, with this trace"
