@@ -78,7 +78,8 @@ def test_the_packed_timeline_has_every_acquisition(trace: Path, deconvoy: Deconv
 @needs_a_browser
 def test_a_page_shows_threads_and_findings(browser: Browser) -> None:
     rows = browser.run("[...document.querySelectorAll('tbody tr')].map((row) => row.innerText)")
-    assert [row.split("\t")[0] for row in rows] == ["spin-0", "spin-1", "server", "client"]
+    names = [row.split("\t")[0] for row in rows]
+    assert (sorted(names[:2]), names[2:]) == (["spin-0", "spin-1"], ["server", "client"])
     findings = browser.run("document.querySelector('#findings').innerText")
     assert '"server" waited' in findings and "switch interval" in findings
     names = browser.run("picture.rows.map((row) => row.name)")
