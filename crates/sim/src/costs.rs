@@ -69,8 +69,8 @@ pub struct Scheduler {
     pub debt_ns: u64,
     /// A thread that wakes up preempts whoever runs even in its slice, by `wakeup_ns`.
     pub preempts: bool,
-    /// It is put on an idle core if there is one, also on one that is asleep. (Where a hypervisor says
-    /// which cores it runs, Linux takes one that sleeps for one that it does not.)
+    /// It is put on an idle core if there is one, also on one that is asleep. (Linux takes a virtual
+    /// machine's core that sleeps for one that the host may not run.)
     pub sees_idle: bool,
 }
 
@@ -84,7 +84,7 @@ impl Default for Scheduler {
             bonus_ns: 0,
             debt_ns: 4_000_000,
             preempts: true,
-            sees_idle: true,
+            sees_idle: false,
         }
     }
 }

@@ -106,7 +106,7 @@ def messaging_mix(workers: int, work: int, seconds: float, with_client: bool = T
         parts.append(threads("spin", workers, '{ compute = "forever" }'))
     if with_client:
         between = f'{{ compute = "{BETWEEN_CALLS_NS}ns" }}'
-        calls = '{ receive = "request" }', '{ native = "2us" }', '{ send = "head" }'
+        calls = '{ receive = "request" }', '{ native = "3us" }', '{ send = "head" }'
         steps = ", ".join(
             step for call in (*calls, '{ send = "body" }') for step in (call, between)
         )
