@@ -121,7 +121,7 @@ def test_a_mix_that_makes_no_sense_is_one_line(deconvoy: Deconvoy, tmp_path: Pat
     done = deconvoy("policies", "search", "--mix", "nothing")
     assert done.returncode == 2 and "no mix 'nothing', and no such file" in done.stderr
     done = deconvoy("policies", "search", "--cores", "0,2")
-    assert done.returncode == 2 and "write numbers of cores from 1 to 1024" in done.stderr
+    assert done.returncode == 2 and "not a list of counts from 1 to 1024" in done.stderr
 
 
 def test_the_workloads_of_the_project_can_be_run() -> None:

@@ -178,3 +178,14 @@ def test_names_of_threads_cannot_break_out_of_the_page() -> None:
     from deconvoy.page import _as_script
 
     assert "</script>" not in _as_script({"name": "</script><script>alert(1)</script>"})
+
+
+def test_a_command_that_looks_like_a_place_of_the_page_is_shown_as_it_is(trace: Path) -> None:
+    from deconvoy import page
+    from deconvoy.traces import load
+
+    analysis = load(trace)
+    analysis["process"]["command"] = ["python3", "__DATA__", "__SCRIPT__"]
+    text = page.render([(trace, analysis)])
+    assert "<title>deconvoy: python3 __DATA__ __SCRIPT__</title>" in text
+    assert text.count('id="data-0"') == 1

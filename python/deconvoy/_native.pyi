@@ -5,6 +5,7 @@ from os import PathLike
 from typing import TypedDict, final
 
 __all__ = [
+    "MAX_CORES",
     "POLICY_BYTES",
     "TRACE_VERSION",
     "VERSION",
@@ -30,6 +31,8 @@ __all__ = [
 VERSION: str
 # The version of the trace format that is written; no later one is read.
 TRACE_VERSION: int
+# The most cores that are simulated.
+MAX_CORES: int
 # The longest policy text that the preloaded library takes.
 POLICY_BYTES: int
 

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import os
-import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 
 from deconvoy._native import calibrate_machine, check_costs
 from deconvoy.errors import UserError
+from deconvoy.files import write_whole
 
 
 def path() -> Path:
@@ -49,10 +48,7 @@ def measure(said: Callable[[str], object], machine: dict[str, Any]) -> dict[str,
     place = path()
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=place.parent, suffix=".part")
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-        os.replace(name, place)
+        write_whole(place, text)
     except OSError as error:
         raise UserError(f"cannot write {place}: {error.strerror}") from None
     return measured
@@ -75,8 +71,3 @@ def as_toml(measured: dict[str, list[float]], machine: dict[str, Any]) -> str:
     # Linux takes a virtual machine's core that sleeps for one that its host may not run.
     lines += ["[scheduler]", f"sees_idle = {str(not machine['virtual_machine']).lower()}"]
     return "\n".join(lines) + "\n"
-
-
-def typical(values: list[float]) -> float:
-    """One number for a cost."""
-    return statistics.median(values)

@@ -6,8 +6,7 @@ import base64
 import gzip
 import html
 import json
-import os
-import tempfile
+import re
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 from deconvoy._native import timeline
 from deconvoy.errors import UserError
+from deconvoy.files import write_whole
 
 
 def _part(name: str) -> str:
@@ -35,33 +35,20 @@ def render(processes: Sequence[tuple[Path, dict[str, Any]]]) -> str:
         packed = base64.b64encode(gzip.compress(timeline(path), compresslevel=6)).decode()
         data.append(f'<script id="data-{number}" type="text/plain">{packed}</script>')
     report = {"version": 1, "processes": [report for _, report in processes]}
-    page = _part("page.html")
-    # The data last: whatever stands in a trace is not looked at again.
-    for place, text in (
-        ("__STYLE__", _part("page.css")),
-        ("__SCRIPT__", _part("page.js")),
-        ("__TITLE__", html.escape(f"deconvoy: {title}")),
-        ("__DATA__", "\n".join(data)),
-        ("__REPORT__", _as_script(report)),
-    ):
-        page = page.replace(place, text, 1)
-    return page
+    parts = {
+        "__STYLE__": _part("page.css"),
+        "__SCRIPT__": "\n".join(_part(name) for name in ("data.js", "draw.js", "view.js")),
+        "__TITLE__": html.escape(f"deconvoy: {title}"),
+        "__DATA__": "\n".join(data),
+        "__REPORT__": _as_script(report),
+    }
+    # In one pass: what stands in a trace may look like one of these places.
+    return re.sub("|".join(parts), lambda place: parts[place[0]], _part("page.html"))
 
 
 def write(path: Path, text: str) -> None:
-    """Writes a page to `path`, whole or not at all.
-
-    Raises UserError when it cannot be written.
-    """
+    """Writes a page, for everybody to read. Raises UserError when it cannot be written."""
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-        try:
-            with os.fdopen(handle, "w") as file:
-                file.write(text)
-            os.chmod(name, 0o644)
-            os.replace(name, path)
-        except BaseException:
-            os.unlink(name)
-            raise
+        write_whole(path, text, mode=0o644)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from None

@@ -2,7 +2,7 @@
 
 use core::cell::UnsafeCell;
 
-use deconvoy_policy::home::Keep;
+use deconvoy_policy::home::{Keep, Next};
 use deconvoy_policy::{Nanos, Observer};
 
 use crate::gate::Gate;
@@ -10,27 +10,6 @@ use crate::parker::Parker;
 use crate::primitive::{AtomicU32, Ordering};
 use crate::seat::Seat;
 use crate::{Latch, System};
-
-/// Who gets the lock that was given up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Next {
-    /// Nobody yet, or one that has to wake up first.
-    Sleeps = 0,
-    /// One that is awake on another core, and takes it in a moment.
-    IsAwake = 1,
-    /// One that is kept on the core of the last holder.
-    SharesTheCore = 2,
-}
-
-impl Next {
-    fn unpack(packed: u32) -> Next {
-        match packed {
-            _ if packed == Next::IsAwake as u32 => Next::IsAwake,
-            _ if packed == Next::SharesTheCore as u32 => Next::SharesTheCore,
-            _ => Next::Sleeps,
-        }
-    }
-}
 
 /// A gate, shared between threads; what is inside is guarded by the lock owner's mutex.
 pub struct GateCell<'a, O, L> {

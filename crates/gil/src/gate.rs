@@ -4,18 +4,14 @@
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use deconvoy_policy::home::{HomeCore, Keep, Place};
+use deconvoy_policy::driver::FLOOR;
+use deconvoy_policy::home::{HomeCore, Keep, Next, Place};
 use deconvoy_policy::{Action, Actions, AnyPolicy, Event, Nanos, Observer, Policy, WaiterId};
 
-use crate::cell::Next;
 use crate::parker::Parker;
 use crate::seat::{Hold, Outcome, Seat};
 use crate::usage::Own;
 use crate::{Latch, System};
-
-/// A waiter whom nothing has reached for this long asks all the same: it learns of a runtime
-/// that is shutting down, and a wake-up that we lost costs a second, not the program.
-const FLOOR: Nanos = Nanos::from_millis(1_000);
 
 /// A holder that has been asked for this long is in C code, or it shuts the runtime down. All
 /// others ask then as well, as they do every interval without us: after this, after twice this, …
@@ -145,11 +141,7 @@ impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
         }
         let awake = self.inside(who).map(|parker| parker.wake(system));
         let keep = self.place_of(who).keep;
-        self.next = match awake {
-            Some(_) if keep != Keep::Anywhere && keep == self.keep_of_last() => Next::SharesTheCore,
-            Some(true) if self.cores.is_parallel() => Next::IsAwake,
-            _ => Next::Sleeps,
-        };
+        self.next = self.cores.next(keep, awake);
         if awake.is_some() {
             self.latch.close();
             self.hold = Hold::Kept(who);
@@ -221,7 +213,8 @@ impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
             // Whatever the program does with the lock, it does where it is allowed to.
             parker.kept.settle(system, Keep::Anywhere);
         }
-        self.cores.acquired(system.core(), self.policy.computes(seat.who));
+        let here = self.core(system);
+        self.cores.acquired(here, self.policy.computes(seat.who));
     }
 
     /// A thread has had the lock to itself, and came and went unseen. One that `computed` counts as
@@ -271,9 +264,15 @@ impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
         self.greet(system, now, seat);
         self.hold = Hold::Free;
         self.next = Next::Sleeps;
-        self.cores.released(system.core());
+        let here = self.core(system);
+        self.cores.released(here);
         let event = Event::Release { who: seat.who, asked: self.asked.is_some() };
         self.step(system, now, event, seat.who);
+    }
+
+    /// Where the calling thread runs, if that matters.
+    fn core(&self, system: &impl System) -> Option<u32> {
+        if self.cores.is_parallel() { system.core() } else { None }
     }
 
     fn place_of(&self, who: WaiterId) -> Place {
@@ -282,7 +281,7 @@ impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
 
     /// Where `me`, the calling thread, waits, and whether it is to go there first.
     pub(crate) fn place_to_wait(&self, system: &impl System, me: WaiterId) -> (Place, bool) {
-        self.cores.place_here(system.core(), system.now(), self.place_of(me))
+        self.cores.place_here(self.core(system), || system.now(), self.place_of(me))
     }
 
     pub(crate) fn moved(&mut self, begun: Nanos, ended: Nanos) {

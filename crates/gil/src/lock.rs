@@ -16,6 +16,7 @@
 
 use core::cell::UnsafeCell;
 
+use deconvoy_policy::timeout::DEFAULT_INTERVAL;
 use deconvoy_policy::{AnyPolicy, Nanos, Observer, WaiterId};
 
 use crate::mutex::{Mutex, MutexWith};
@@ -29,9 +30,6 @@ const SHARED: u32 = 2;
 fn own_by(who: WaiterId) -> u32 {
     who.0.wrapping_add(1) << 2
 }
-
-/// The switch interval of a lock that is not CPython's.
-const INTERVAL: Nanos = Nanos::from_millis(5);
 
 /// What the mutex guards beside the gate.
 #[derive(Debug)]
@@ -215,7 +213,7 @@ impl<'a, S: System, O: Observer> Lock<'a, S, O> {
         let outcome = unsafe {
             self.inside().waiting += 1;
             let switches = || self.switches();
-            let outcome = wait(&self.cell, guard, &self.system, seat, INTERVAL, switches);
+            let outcome = wait(&self.cell, guard, &self.system, seat, DEFAULT_INTERVAL, switches);
             self.inside().waiting -= 1;
             outcome
         };

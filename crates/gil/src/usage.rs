@@ -1,13 +1,10 @@
 //! Whether one thread has a lock to itself. While it has, nothing is done for the lock at all: no
 //! clock is read and no policy asked.
 
+use deconvoy_policy::driver::ROW;
 use deconvoy_policy::{Nanos, WaiterId};
 
 use crate::seat::Seat;
-
-/// So many acquisitions in a row by one thread, with nobody waiting, and the lock is its own. They
-/// cost, at 150 ns each, what the end of that costs when it comes too soon: a wake-up, 40 us.
-const ROW: u32 = 256;
 
 /// How it was when a thread began to have a lock to itself.
 #[derive(Clone, Copy, Debug)]

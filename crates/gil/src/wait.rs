@@ -1,9 +1,10 @@
 //! How a thread waits at a gate.
 
-use deconvoy_policy::home::{Keep, Place};
+use deconvoy_policy::driver::{LONGEST_SLEEP, OUT_OF_THE_WAY, SWITCH_LINGER};
+use deconvoy_policy::home::{Keep, Next, Place};
 use deconvoy_policy::{Nanos, Observer, WaiterId};
 
-use crate::cell::{GateCell, Next};
+use crate::cell::GateCell;
 use crate::kept::Kept;
 use crate::parker::Parker;
 use crate::primitive::{Ordering, spin_loop};
@@ -13,15 +14,6 @@ use crate::{Guard, Latch, System};
 /// After a wake-up the guard is about to be free: its holder is on its way out of the call that
 /// woke us. So many tries before sleeping on it.
 const GUARD_TRIES: u32 = if cfg!(loom) { 1 } else { 200 };
-
-/// How long a thread that must let another one in stays awake for that: the other one, awake on
-/// another core, takes 1 to 2 us.
-const SWITCH_LINGER: Nanos = Nanos::from_micros(20);
-
-/// How long it sleeps at first, and at most, when the other one takes over its core. That one is
-/// done with the mutexes after 20 to 30 us.
-const OUT_OF_THE_WAY: Nanos = Nanos::from_micros(50);
-const LONGEST_SLEEP: Nanos = Nanos::from_millis(2);
 
 /// Waits for the lock. `interval` and `switches` read the lock's own switch interval and its
 /// count of switches: a request counts only if there was no switch since the wait began.

@@ -50,7 +50,8 @@ pub trait Gil: Sync {
 /// A policy or a rival, as a user names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Choice<'s> {
-    Policy(&'s str, Spec<'s>),
+    /// One that [`Spec::parse`] accepts.
+    Policy(&'s str),
     Rival(Rival, Every),
 }
 
@@ -78,7 +79,7 @@ impl<'s> Choice<'s> {
             return Ok(Choice::Rival(rival, every));
         }
         match Spec::parse(text) {
-            Ok(spec) => Ok(Choice::Policy(text, spec)),
+            Ok(_) => Ok(Choice::Policy(text)),
             Err(error) => {
                 let rivals: Vec<_> = Rival::ALL.iter().map(|rival| rival.name()).collect();
                 let rivals = rivals.join(", ");
@@ -105,7 +106,7 @@ impl AnyGil {
     /// The trace cannot be made.
     pub fn new(choice: Choice<'_>, threads: usize, trace: Option<&Path>) -> io::Result<AnyGil> {
         let (rival, every) = match choice {
-            Choice::Policy(text, _) => {
+            Choice::Policy(text) => {
                 let gil = PolicyGil::new(text, threads, trace)?;
                 return Ok(AnyGil::Policy(Box::new(gil)));
             }

@@ -2,14 +2,11 @@
 
 use crate::adaptive::{self, Adaptive};
 use crate::catalogue::{ADAPTIVE, TICKS, TIMEOUT, TIMER};
-use crate::fifo::Fifo;
-use crate::mutex::Mutex;
+use crate::classic::Classic;
 use crate::parse::{ParseError, Rules, cut, parse_settings};
 use crate::priority::Priority;
-use crate::ticks::{self, Ticks};
 use crate::timeout::{self, Timeout};
-use crate::timer::{self, Timer};
-use crate::{Actions, Driver, Event, Nanos, Policy, Slot, WaiterId};
+use crate::{Actions, Driver, Event, Nanos, Policy, Slot, WaiterId, fifo, mutex, ticks, timer};
 
 /// A policy with its parameters, as written by a user; made into a machine by [`Spec::build`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,10 +76,10 @@ impl<'s> Spec<'s> {
     /// Makes the machine for one lock. `slots`: a record a thread, at first all empty.
     pub fn build<'a>(&self, driver: Driver, slots: &'a mut [Slot]) -> AnyPolicy<'a> {
         match *self {
-            Spec::Mutex(params) => AnyPolicy::Mutex(Mutex::new(params, slots)),
-            Spec::Ticks(params) => AnyPolicy::Ticks(Ticks::new(params, driver, slots)),
-            Spec::Timer(params) => AnyPolicy::Timer(Timer::new(params, slots)),
-            Spec::Fifo(params) => AnyPolicy::Fifo(Fifo::new(params, driver, slots)),
+            Spec::Mutex(params) => AnyPolicy::Classic(mutex::new(params, slots)),
+            Spec::Ticks(params) => AnyPolicy::Classic(ticks::new(params, driver, slots)),
+            Spec::Timer(params) => AnyPolicy::Classic(timer::new(params, slots)),
+            Spec::Fifo(params) => AnyPolicy::Classic(fifo::new(params, driver, slots)),
             Spec::Timeout(params) => AnyPolicy::Timeout(Timeout::new(params, slots)),
             Spec::Priority(_) => AnyPolicy::Priority(Priority::new(slots)),
             Spec::Adaptive(params) => {
@@ -143,10 +140,7 @@ fn parse_adaptive(options: &str) -> Result<adaptive::Params, ParseError<'_>> {
 /// One of the policies.
 #[derive(Debug)]
 pub enum AnyPolicy<'a> {
-    Mutex(Mutex<'a>),
-    Ticks(Ticks<'a>),
-    Timer(Timer<'a>),
-    Fifo(Fifo<'a>),
+    Classic(Classic<'a>),
     Timeout(Timeout<'a>),
     Priority(Priority<'a>),
     Adaptive(Adaptive<'a>),
@@ -156,10 +150,7 @@ pub enum AnyPolicy<'a> {
 macro_rules! each {
     ($any:expr, $policy:ident => $does:expr) => {
         match $any {
-            AnyPolicy::Mutex($policy) => $does,
-            AnyPolicy::Ticks($policy) => $does,
-            AnyPolicy::Timer($policy) => $does,
-            AnyPolicy::Fifo($policy) => $does,
+            AnyPolicy::Classic($policy) => $does,
             AnyPolicy::Timeout($policy) => $does,
             AnyPolicy::Priority($policy) => $does,
             AnyPolicy::Adaptive($policy) => $does,

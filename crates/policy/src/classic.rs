@@ -11,7 +11,7 @@
 
 use crate::queue::Queue;
 use crate::slots::{QueueId, Slots};
-use crate::{Action, Actions, Driver, Event, Nanos, Slot, WaiterId};
+use crate::{Action, Actions, Driver, Event, Nanos, Policy, Slot, WaiterId};
 
 /// What one instruction counts for where nobody counts them: a bytecode of CPython on the
 /// machines of 2010 and today takes 5 to 15 ns.
@@ -27,10 +27,12 @@ pub(crate) enum Next {
 }
 
 #[derive(Debug)]
-pub(crate) struct Classic<'a> {
+pub struct Classic<'a> {
     slots: Slots<'a>,
     waiting: Queue,
     next: Next,
+    /// A timer asks, rather than that instructions are counted or guessed at.
+    timed: bool,
     /// The waiter that is next asks at multiples of this, from the first event on; `None`: the
     /// driver counts instructions.
     period: Option<Nanos>,
@@ -45,6 +47,7 @@ impl<'a> Classic<'a> {
             slots: Slots::new(slots),
             waiting: Queue::new(QueueId::READY),
             next,
+            timed: true,
             period: Some(period),
             begun: None,
             held: false,
@@ -59,9 +62,8 @@ impl<'a> Classic<'a> {
         slots: &'a mut [Slot],
     ) -> Classic<'a> {
         let period = Nanos(INSTRUCTION.0.saturating_mul(u64::from(instructions)));
-        let mut made = Classic::timed(period, next, slots);
-        made.period = made.period.filter(|_| !driver.counts_instructions);
-        made
+        let period = (!driver.counts_instructions).then_some(period);
+        Classic { timed: false, period, ..Classic::timed(Nanos::MAX, next, slots) }
     }
 
     fn give(&self, actions: &mut Actions) {
@@ -89,8 +91,10 @@ impl<'a> Classic<'a> {
         self.waiting.remove(&mut self.slots, who);
         self.slots.at_mut(who).timer = Nanos::ZERO;
     }
+}
 
-    pub(crate) fn step(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
+impl Policy for Classic<'_> {
+    fn step(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
         match event {
             Event::Start { who, priority } => {
                 self.waiting.remove(&mut self.slots, who);
@@ -137,5 +141,17 @@ impl<'a> Classic<'a> {
             | Event::Arrive { .. }
             | Event::Expire { .. } => {}
         }
+    }
+
+    fn forces_switch(&self) -> bool {
+        false
+    }
+
+    /// Where a timer asks and the lock is handed on, each of those in front keeps it until the next
+    /// tick at most. Whoever barges may do so for ever; and a policy does not know how long so many
+    /// instructions take.
+    fn bound(&self, threads: u32, check: Nanos) -> Option<Nanos> {
+        let period = self.period.filter(|_| self.timed && self.next == Next::HandOff)?;
+        Some(Nanos(period.after(check).0.saturating_mul(u64::from(threads))))
     }
 }

@@ -14,28 +14,8 @@
 
 use crate::classic::{Classic, Next};
 use crate::ticks::Params;
-use crate::{Actions, Driver, Event, Nanos, Policy, Slot};
+use crate::{Driver, Slot};
 
-#[derive(Debug)]
-pub struct Fifo<'a>(Classic<'a>);
-
-impl<'a> Fifo<'a> {
-    pub fn new(params: Params, driver: Driver, slots: &'a mut [Slot]) -> Fifo<'a> {
-        Fifo(Classic::counted(params.instructions, Next::HandOff, driver, slots))
-    }
-}
-
-impl Policy for Fifo<'_> {
-    fn step(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
-        self.0.step(now, event, actions);
-    }
-
-    fn forces_switch(&self) -> bool {
-        false
-    }
-
-    /// None in time: a policy does not know how long so many instructions take.
-    fn bound(&self, _threads: u32, _check: Nanos) -> Option<Nanos> {
-        None
-    }
+pub(crate) fn new(params: Params, driver: Driver, slots: &mut [Slot]) -> Classic<'_> {
+    Classic::counted(params.instructions, Next::HandOff, driver, slots)
 }

@@ -49,6 +49,27 @@ pub enum Linger {
     Yield,
 }
 
+/// Who gets a lock that was given up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// Nobody yet, or one that has to wake up first.
+    Sleeps = 0,
+    /// One that is awake on another core, and takes it in a moment.
+    IsAwake = 1,
+    /// One that is kept on the core of the last holder.
+    SharesTheCore = 2,
+}
+
+impl Next {
+    pub fn unpack(packed: u32) -> Next {
+        match packed {
+            _ if packed == Next::IsAwake as u32 => Next::IsAwake,
+            _ if packed == Next::SharesTheCore as u32 => Next::SharesTheCore,
+            _ => Next::Sleeps,
+        }
+    }
+}
+
 /// Moving away that takes longer than this was of no use: the other cores are busy. (An idle one is
 /// reached in 20 us; behind another thread it takes a scheduler's slice, 3 ms.)
 const SLOW_MOVE: Nanos = Nanos::from_micros(300);
@@ -124,6 +145,16 @@ impl HomeCore {
         self.place(self.computing, false).keep
     }
 
+    /// What a grant says to the one that gave the lock up. `keep`: where the one that gets it is kept;
+    /// `awake`: whether it was, if it waits at all.
+    pub fn next(&self, keep: Keep, awake: Option<bool>) -> Next {
+        match awake {
+            Some(_) if keep != Keep::Anywhere && keep == self.keep_of_last() => Next::SharesTheCore,
+            Some(true) if self.parallel => Next::IsAwake,
+            _ => Next::Sleeps,
+        }
+    }
+
     pub fn is_parallel(&self) -> bool {
         self.parallel
     }
@@ -135,13 +166,20 @@ impl HomeCore {
 
     /// The place for the calling thread, and whether it is to go there before it waits. One that
     /// stays where the holder was running must not stay awake there: it keeps the holder from it.
-    pub fn place_here(&self, here: Option<u32>, now: Nanos, place: Place) -> (Place, bool) {
+    ///
+    /// `now` is asked for only where it matters.
+    pub fn place_here(
+        &self,
+        here: Option<u32>,
+        now: impl FnOnce() -> Nanos,
+        place: Place,
+    ) -> (Place, bool) {
         if !self.parallel {
             return (place, false);
         }
         match place.keep {
             Keep::Off(home) if here == Some(home) => {
-                if now >= self.moves_from {
+                if now() >= self.moves_from {
                     (place, true)
                 } else {
                     (Place { keep: Keep::Anywhere, linger: Linger::Never }, false)
@@ -177,12 +215,12 @@ mod tests {
         home.acquired(Some(1), true);
         let place = home.place(false, true);
         assert_eq!(place, Place { keep: Keep::Off(1), linger: Linger::Spin });
-        assert_eq!(home.place_here(Some(1), NOW, place), (place, true));
+        assert_eq!(home.place_here(Some(1), || NOW, place), (place, true));
         home.moved(Nanos(0), Nanos(990_000));
         let stays = Place { keep: Keep::Anywhere, linger: Linger::Never };
-        assert_eq!(home.place_here(Some(1), NOW, place), (stays, false));
+        assert_eq!(home.place_here(Some(1), || NOW, place), (stays, false));
         home.moved(Nanos(990_000), Nanos(995_000));
-        assert_eq!(home.place_here(Some(1), NOW, place), (place, true));
+        assert_eq!(home.place_here(Some(1), || NOW, place), (place, true));
     }
 
     #[test]
@@ -190,10 +228,10 @@ mod tests {
         let mut home = HomeCore::new(true);
         home.acquired(Some(1), false);
         let place = home.place(false, true);
-        assert_eq!(home.place_here(Some(0), NOW, place).0.linger, Linger::Spin);
-        assert_eq!(home.place_here(Some(1), NOW, place).0.linger, Linger::Never);
+        assert_eq!(home.place_here(Some(0), || NOW, place).0.linger, Linger::Spin);
+        assert_eq!(home.place_here(Some(1), || NOW, place).0.linger, Linger::Never);
         home.released(Some(1));
-        assert_eq!(home.place_here(Some(1), NOW, place).0.linger, Linger::Spin);
+        assert_eq!(home.place_here(Some(1), || NOW, place).0.linger, Linger::Spin);
     }
 
     #[test]

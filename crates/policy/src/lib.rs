@@ -16,7 +16,8 @@ extern crate std;
 pub mod adaptive;
 mod any;
 mod catalogue;
-mod classic;
+pub mod classic;
+pub mod driver;
 pub mod fifo;
 pub mod home;
 pub mod mutex;
@@ -31,6 +32,7 @@ pub mod timer;
 
 pub use any::{AnyPolicy, Spec};
 pub use catalogue::{About, Setting, Takes, Unit, catalogue};
+pub use driver::Driver;
 pub use parse::{ParseError, Rules};
 pub use slots::{MAX_THREADS, Slot};
 
@@ -73,16 +75,6 @@ impl fmt::Debug for Nanos {
 /// with. A driver may use a number again after [`Event::Start`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct WaiterId(pub u32);
-
-/// What a driver is able to do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Driver {
-    /// So many threads can run at a time.
-    pub cores: u32,
-    /// It runs the instructions itself, and gives the lock up every so many of them if the policy
-    /// is one of [`Spec::instructions`].
-    pub counts_instructions: bool,
-}
 
 /// What happened. The driver reports events in the order in which they took effect, one at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

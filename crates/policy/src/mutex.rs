@@ -12,30 +12,10 @@
 //! Pathology: starvation. The holder is back before the waiter has woken up, each time anew; a
 //! message took thousands of times as long. It promises no bound.
 
+use crate::Slot;
 use crate::classic::{Classic, Next};
 use crate::timer::Params;
-use crate::{Actions, Event, Nanos, Policy, Slot};
 
-#[derive(Debug)]
-pub struct Mutex<'a>(Classic<'a>);
-
-impl<'a> Mutex<'a> {
-    pub fn new(params: Params, slots: &'a mut [Slot]) -> Mutex<'a> {
-        Mutex(Classic::timed(params.interval, Next::Barge, slots))
-    }
-}
-
-impl Policy for Mutex<'_> {
-    fn step(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
-        self.0.step(now, event, actions);
-    }
-
-    fn forces_switch(&self) -> bool {
-        false
-    }
-
-    /// None: whoever barges may do so for ever.
-    fn bound(&self, _threads: u32, _check: Nanos) -> Option<Nanos> {
-        None
-    }
+pub(crate) fn new(params: Params, slots: &mut [Slot]) -> Classic<'_> {
+    Classic::timed(params.interval, Next::Barge, slots)
 }

@@ -14,7 +14,7 @@
 //! waking it slows the holder down. It promises no bound.
 
 use crate::classic::{Classic, Next};
-use crate::{Actions, Driver, Event, Nanos, Policy, Slot};
+use crate::{Driver, Slot};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Params {
@@ -25,26 +25,6 @@ impl Params {
     pub const DEFAULT: Params = Params { instructions: 100 };
 }
 
-#[derive(Debug)]
-pub struct Ticks<'a>(Classic<'a>);
-
-impl<'a> Ticks<'a> {
-    pub fn new(params: Params, driver: Driver, slots: &'a mut [Slot]) -> Ticks<'a> {
-        Ticks(Classic::counted(params.instructions, Next::Barge, driver, slots))
-    }
-}
-
-impl Policy for Ticks<'_> {
-    fn step(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
-        self.0.step(now, event, actions);
-    }
-
-    fn forces_switch(&self) -> bool {
-        false
-    }
-
-    /// None: whoever barges may do so for ever.
-    fn bound(&self, _threads: u32, _check: Nanos) -> Option<Nanos> {
-        None
-    }
+pub(crate) fn new(params: Params, driver: Driver, slots: &mut [Slot]) -> Classic<'_> {
+    Classic::counted(params.instructions, Next::Barge, driver, slots)
 }

@@ -12,7 +12,7 @@
 //! keeps it until the next tick: four calls a message, 40 ms.
 
 use crate::classic::{Classic, Next};
-use crate::{Actions, Event, Nanos, Policy, Slot};
+use crate::{Nanos, Slot};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Params {
@@ -23,30 +23,6 @@ impl Params {
     pub const DEFAULT: Params = Params { interval: Nanos::from_millis(10) };
 }
 
-#[derive(Debug)]
-pub struct Timer<'a> {
-    classic: Classic<'a>,
-    interval: Nanos,
-}
-
-impl<'a> Timer<'a> {
-    pub fn new(params: Params, slots: &'a mut [Slot]) -> Timer<'a> {
-        let classic = Classic::timed(params.interval, Next::HandOff, slots);
-        Timer { classic, interval: params.interval }
-    }
-}
-
-impl Policy for Timer<'_> {
-    fn step(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
-        self.classic.step(now, event, actions);
-    }
-
-    fn forces_switch(&self) -> bool {
-        false
-    }
-
-    /// Each of those in front keeps the lock until the next tick at most.
-    fn bound(&self, threads: u32, check: Nanos) -> Option<Nanos> {
-        Some(Nanos(self.interval.after(check).0.saturating_mul(u64::from(threads))))
-    }
+pub(crate) fn new(params: Params, slots: &mut [Slot]) -> Classic<'_> {
+    Classic::timed(params.interval, Next::HandOff, slots)
 }

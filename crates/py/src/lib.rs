@@ -173,6 +173,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("TraceError", module.py().get_type::<TraceError>())?;
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     module.add("TRACE_VERSION", format::VERSION)?;
+    module.add("MAX_CORES", deconvoy_sim::MAX_CORES)?;
     module.add("POLICY_BYTES", offset_of!(Header, runtime) - offset_of!(Header, policy))?;
     module.add_function(wrap_pyfunction!(policies, module)?)?;
     module.add_function(wrap_pyfunction!(check_policy, module)?)?;

@@ -171,10 +171,8 @@ impl Lock {
                 lock.cond.store(0, Ordering::Release);
                 return None;
             };
-            let driver = Driver { cores, counts_instructions: false };
-            let policy = spec.build(driver, slots);
-            let gate = number as u32 + 1;
-            let gate = Gate::new(gate, policy, &PARKERS, known, cores, notes, latch);
+            let policy = spec.build(Driver { cores, counts_instructions: false }, slots);
+            let gate = Gate::new(number as u32 + 1, policy, &PARKERS, known, cores, notes, latch);
             // SAFETY: as above; no thread is inside a call of a lock that was in this place before.
             unsafe { (*lock.cell.get()).write(GateCell::new(gate)) };
         }

@@ -3,11 +3,11 @@
 //! A thread has *work* in front of it, which takes time on a core, and something *to do* when the work
 //! is done, which takes none: it looks at the lock, goes to sleep, begins its next step. Each core has
 //! one place in the agenda, for when its thread's work is done or the scheduler looks; each thread has
-//! one, for when it wakes up. What happens at the lock is in `gate.rs`, what the operating system does
-//! in `schedule.rs`.
+//! one, for when it wakes up. What a thread does step by step is in `steps.rs`, what happens at the lock in
+//! `gate.rs`, what the operating system does in `schedule.rs`.
 
-use deconvoy_mix::{Amount, Mix, Step};
-use deconvoy_policy::home::HomeCore;
+use deconvoy_mix::Mix;
+use deconvoy_policy::home::{HomeCore, Next};
 use deconvoy_policy::{Actions, AnyPolicy, Driver, Event, Observer, Policy, Slot, Spec, WaiterId};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
@@ -18,6 +18,7 @@ use crate::costs::Costs;
 use crate::latency::Latency;
 use crate::outcome::{Group, Outcome, Totals};
 use crate::schedule::Waker;
+use crate::steps::{Play, plays};
 use crate::thread::{On, State, Thread, Todo};
 
 /// When a run begins, in its own time. Not zero: a policy may take that for "never".
@@ -37,17 +38,6 @@ pub(crate) enum Hold {
     Free,
     Kept(u32),
     Held(u32),
-}
-
-/// Who gets a lock that was given up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Next {
-    /// Nobody yet, or one that has to wake up first.
-    Sleeps,
-    /// One that is awake on another core.
-    IsAwake,
-    /// One that is kept on the core of the last holder.
-    SharesTheCore,
 }
 
 /// The lock, as the driver sees it.
@@ -107,35 +97,8 @@ pub(crate) struct Sim<'s, O> {
     pub debt: u64,
     pub random: Pcg64Mcg,
     pub totals: Totals,
-    /// Threads that go round so often, and are not done.
-    pub left: u32,
-}
-
-/// A step, made ready to be taken.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Play {
-    Compute(Amount),
-    Hog(deconvoy_mix::Distribution),
-    Native(deconvoy_mix::Distribution),
-    Block(deconvoy_mix::Distribution),
-    Sleep(deconvoy_mix::Distribution),
-    Send(u32),
-    Receive(u32),
-}
-
-fn plays(mix: &Mix) -> Vec<Vec<Play>> {
-    let channels = mix.channels();
-    let number = |name: &String| channels.get(name.as_str()).map_or(0, |&number| number as u32);
-    let play = |step: &Step| match step {
-        Step::Compute(amount) => Play::Compute(*amount),
-        Step::Hog(time) => Play::Hog(*time),
-        Step::Native(time) => Play::Native(*time),
-        Step::Block(time) => Play::Block(*time),
-        Step::Sleep(time) => Play::Sleep(*time),
-        Step::Send(name) => Play::Send(number(name)),
-        Step::Receive(name) => Play::Receive(number(name)),
-    };
-    mix.threads.iter().map(|group| group.steps.iter().map(play).collect()).collect()
+    /// Threads that go round so often, and are not done; `None`: there never were any.
+    pub left: Option<u32>,
 }
 
 /// Runs a workload under a policy to its end; what came of it.
@@ -208,7 +171,7 @@ impl<'s, O: Observer + Placed> Sim<'s, O> {
             debt: 0,
             random: Pcg64Mcg::seed_from_u64(world.seed),
             totals: Totals::default(),
-            left: 0,
+            left: None,
         };
         for (number, group) in mix.threads.iter().enumerate() {
             for place in 0..group.count {
@@ -223,7 +186,9 @@ impl<'s, O: Observer + Placed> Sim<'s, O> {
         let mut thread = Thread::new(group, about.times.unwrap_or(u32::MAX));
         thread.core = number % self.cores.len() as u32;
         self.threads.push(thread);
-        self.left += u32::from(about.times.is_some());
+        if about.times.is_some() {
+            self.left = Some(self.left.unwrap_or(0) + 1);
+        }
         if about.gil {
             // A rule of the policy's goes before what the workload says.
             let ruled = spec.priority(about.thread_name(place).as_bytes(), number);
@@ -268,7 +233,7 @@ impl<'s, O: Observer + Placed> Sim<'s, O> {
                 self.wakes_by_itself(place - cores);
             }
             self.check();
-            if self.left == 0 && self.groups.iter().any(|group| group.is_limited) {
+            if self.left == Some(0) {
                 return;
             }
         }
@@ -277,10 +242,10 @@ impl<'s, O: Observer + Placed> Sim<'s, O> {
 
     /// The time that a thread set itself has come.
     fn wakes_by_itself(&mut self, thread: u32) {
-        let polls = State::Blocked(On::Switch { polls: true });
         match self.threads[thread as usize].state {
-            State::Blocked(On::Time | On::Gate) => self.unblock(thread, Waker::Nobody),
-            state if state == polls => self.unblock(thread, Waker::Nobody),
+            State::Blocked(On::Time | On::Gate | On::Switch { polls: true }) => {
+                self.unblock(thread, Waker::Nobody);
+            }
             other => panic!("thread {thread} wakes up by itself, and is {other:?}"),
         }
     }
@@ -327,184 +292,6 @@ impl<'s, O: Observer + Placed> Sim<'s, O> {
 
     pub(crate) fn holds(&self, thread: u32) -> bool {
         self.lock.hold == Hold::Held(thread)
-    }
-
-    fn has_gil(&self, thread: u32) -> bool {
-        self.groups[self.threads[thread as usize].group as usize].gil
-    }
-
-    fn step_of(&self, thread: u32) -> Play {
-        let thread = &self.threads[thread as usize];
-        self.steps[thread.group as usize][thread.step as usize]
-    }
-
-    fn begin_step(&mut self, thread: u32) {
-        let play = self.step_of(thread);
-        if self.has_gil(thread) && !self.holds(thread) {
-            // It comes from a call, or begins: what it runs it runs with the lock.
-            return self.will(thread, self.acquire_ns(thread), Todo::Acquire);
-        }
-        match play {
-            Play::Compute(amount) => {
-                // It may have given the lock up in the middle of it.
-                if self.threads[thread as usize].compute == 0 {
-                    let work = match amount {
-                        Amount::Forever => NEVER,
-                        Amount::Of(time) => time.draw(&mut self.random),
-                    };
-                    self.thread(thread).compute = work;
-                }
-                self.computes(thread);
-            }
-            Play::Hog(time) => {
-                let work = time.draw(&mut self.random);
-                self.will(thread, work, Todo::Finish);
-            }
-            Play::Send(_) => {
-                let now = self.now;
-                self.thread(thread).sent = now;
-                self.call(thread);
-            }
-            _ => self.call(thread),
-        }
-    }
-
-    /// Makes the call of its step, for which it gives the lock up if it has it.
-    fn call(&mut self, thread: u32) {
-        if self.holds(thread) {
-            self.will(thread, self.release_ns(thread), Todo::Call);
-        } else {
-            self.makes_call(thread);
-        }
-    }
-
-    fn leave_for_call(&mut self, thread: u32) {
-        let forced = self.release(thread);
-        if forced {
-            self.will(thread, 0, Todo::Yield { calls: true });
-        } else {
-            self.makes_call(thread);
-        }
-    }
-
-    /// The processor's part of the call.
-    pub(crate) fn makes_call(&mut self, thread: u32) {
-        let work = match self.step_of(thread) {
-            Play::Native(time) => time.draw(&mut self.random),
-            Play::Send(_) => self.draw(|costs| costs.send_ns),
-            Play::Receive(_) => self.draw(|costs| costs.receive_ns),
-            _ => self.draw(|costs| costs.call_ns),
-        };
-        self.will(thread, work, Todo::Called);
-    }
-
-    fn called(&mut self, thread: u32) {
-        // What is left to do when it is back.
-        self.will(thread, 0, Todo::Finish);
-        match self.step_of(thread) {
-            Play::Block(time) => {
-                let off = time.draw(&mut self.random);
-                if off > 0 {
-                    self.block_until(thread, self.now.saturating_add(off));
-                }
-            }
-            Play::Sleep(time) => {
-                let off = time.draw(&mut self.random) + self.draw(|costs| costs.timer_ns);
-                self.block_until(thread, self.now.saturating_add(off));
-            }
-            Play::Send(channel) => {
-                let place = &mut self.channels[channel as usize];
-                match place.waiting.pop_front() {
-                    Some(receiver) => {
-                        self.debt += self.draw(|costs| costs.wake_ns);
-                        self.unblock(receiver, Waker::Sender(self.playing));
-                    }
-                    None => place.messages += 1,
-                }
-            }
-            Play::Receive(channel) => {
-                let place = &mut self.channels[channel as usize];
-                if place.messages > 0 {
-                    place.messages -= 1;
-                } else {
-                    place.waiting.push_back(thread);
-                    self.block(thread, On::Channel(channel));
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn next_step(&mut self, thread: u32) {
-        let now = self.now;
-        let receives = matches!(self.step_of(thread), Play::Receive(_));
-        let mine = &mut self.threads[thread as usize];
-        let steps = &self.steps[mine.group as usize];
-        // An answer may come in several parts.
-        let goes_on = matches!(steps.get(mine.step as usize + 1), Some(Play::Receive(_)));
-        let group = &mut self.groups[mine.group as usize];
-        if receives && !goes_on && mine.sent != NEVER {
-            group.answers.note(now - mine.sent);
-            mine.sent = NEVER;
-        }
-        mine.step += 1;
-        if mine.step as usize == steps.len() {
-            mine.step = 0;
-            mine.done += 1;
-            if mine.rounds != u32::MAX {
-                mine.rounds -= 1;
-            }
-        }
-        if mine.rounds == 0 {
-            return self.ends(thread);
-        }
-        self.will(thread, 0, Todo::Begin);
-    }
-
-    fn ends(&mut self, thread: u32) {
-        if self.holds(thread) {
-            self.release(thread);
-        }
-        self.left -= 1;
-        let now = self.now;
-        let group = self.threads[thread as usize].group as usize;
-        self.groups[group].ended_at = now;
-        self.leave_core(thread, State::Ended);
-    }
-
-    /// Runs what is left to compute of its step, as far as it may.
-    pub(crate) fn computes(&mut self, thread: u32) {
-        let check = self.costs.check_ns;
-        let asked = self.lock.request;
-        let mine = self.thread(thread);
-        let mut work = mine.compute.min(mine.quantum);
-        if asked {
-            work = work.min(check);
-        }
-        self.will(thread, work, Todo::Compute);
-    }
-
-    fn computed(&mut self, thread: u32) {
-        let (compute, quantum) = {
-            let mine = &self.threads[thread as usize];
-            (mine.compute, mine.quantum)
-        };
-        if compute == 0 {
-            self.will(thread, 0, Todo::Finish);
-        } else if self.lock.request || quantum == 0 {
-            self.gives_way(thread);
-        } else {
-            self.computes(thread);
-        }
-    }
-
-    fn gives_way(&mut self, thread: u32) {
-        let release = self.release_ns(thread);
-        if self.release(thread) {
-            self.will(thread, release, Todo::Yield { calls: false });
-        } else {
-            self.will(thread, release + self.acquire_ns(thread), Todo::Acquire);
-        }
     }
 
     fn finish(mut self) -> Outcome {

@@ -1,22 +1,13 @@
 //! What happens at the lock: the gate of `deconvoy-gil` and CPython's protocol, in virtual time.
 
-use deconvoy_policy::home::{Keep, Linger, Place};
+use deconvoy_policy::driver::{FLOOR, LONGEST_SLEEP, OUT_OF_THE_WAY, ROW, SWITCH_LINGER};
+use deconvoy_policy::home::{Keep, Linger, Next, Place};
 use deconvoy_policy::{Action, Event, Nanos, Observer, Policy, WaiterId};
 
 use crate::agenda::NEVER;
-use crate::engine::{Hold, Next, Placed, Sim};
+use crate::engine::{Hold, Placed, Sim};
 use crate::schedule::Waker;
 use crate::thread::{On, State, Todo};
-
-/// As in the gate: a waiter whom nothing has reached for this long asks all the same.
-const FLOOR: u64 = 1_000_000_000;
-/// As in the gate: so long a thread stays awake that must let another one in.
-const SWITCH_LINGER: u64 = 20_000;
-/// As in the gate: how long it sleeps at first, and at most, when that one takes over its core.
-const OUT_OF_THE_WAY: u64 = 50_000;
-const LONGEST_SLEEP: u64 = 2_000_000;
-/// As in the gate: so many acquisitions in a row by one thread, and it has the lock to itself.
-const ROW: u32 = 256;
 
 impl<O: Observer + Placed> Sim<'_, O> {
     fn is_alone(&self, thread: u32) -> bool {
@@ -127,13 +118,7 @@ impl<O: Observer + Placed> Sim<'_, O> {
         }
         let awake = self.wake(who);
         let keep = self.place_of(who).keep;
-        self.lock.next = match awake {
-            Some(_) if keep != Keep::Anywhere && keep == self.home.keep_of_last() => {
-                Next::SharesTheCore
-            }
-            Some(true) if self.home.is_parallel() => Next::IsAwake,
-            _ => Next::Sleeps,
-        };
+        self.lock.next = self.home.next(keep, awake);
         self.lock.hold = if awake.is_some() { Hold::Kept(who) } else { Hold::Free };
     }
 
@@ -159,7 +144,7 @@ impl<O: Observer + Placed> Sim<'_, O> {
         mine.inside = true;
         mine.woken = false;
         mine.timer = NEVER;
-        mine.floor = now + FLOOR;
+        mine.floor = now + FLOOR.0;
         mine.switches = switches;
         mine.todo = Todo::Park;
         self.lock.waiting += 1;
@@ -252,7 +237,7 @@ impl<O: Observer + Placed> Sim<'_, O> {
             self.home.moved(Nanos(moved), Nanos(now));
         }
         let place = self.place_of(thread);
-        let (place, moves) = self.home.place_here(Some(core), Nanos(now), place);
+        let (place, moves) = self.home.place_here(Some(core), || Nanos(now), place);
         if moves && moved == NEVER {
             let migrate = self.costs.migrate_ns;
             let mine = self.thread(thread);
@@ -375,13 +360,13 @@ impl<O: Observer + Placed> Sim<'_, O> {
         match self.lock.next {
             Next::IsAwake => {
                 self.lock.forced.push(thread);
-                self.will(thread, SWITCH_LINGER, Todo::YieldSpin { calls });
+                self.will(thread, SWITCH_LINGER.0, Todo::YieldSpin { calls });
             }
             Next::SharesTheCore => {
                 let keep = self.home.keep_of_last();
                 let mine = self.thread(thread);
                 mine.keep = keep;
-                mine.nap = (mine.nap * 2).clamp(OUT_OF_THE_WAY, LONGEST_SLEEP);
+                mine.nap = (mine.nap * 2).clamp(OUT_OF_THE_WAY.0, LONGEST_SLEEP.0);
                 let until = now + mine.nap + self.draw(|costs| costs.timer_ns);
                 self.agenda.set(self.place_of_thread(thread), until);
                 let work = self.draw(|costs| costs.call_ns);

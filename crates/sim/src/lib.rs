@@ -16,6 +16,7 @@ mod latency;
 pub mod outcome;
 mod recording;
 mod schedule;
+mod steps;
 mod thread;
 
 pub use cores::MAX_CORES;

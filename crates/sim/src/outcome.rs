@@ -49,7 +49,6 @@ pub struct Summary {
 pub struct Group {
     pub name: String,
     pub gil: bool,
-    pub is_limited: bool,
     pub ended_at: u64,
     pub waits: Lengths,
     pub answers: Lengths,
@@ -60,7 +59,6 @@ impl Group {
         Group {
             name: about.name.clone(),
             gil: about.gil,
-            is_limited: about.times.is_some(),
             ended_at: 0,
             waits: Lengths::new(),
             answers: Lengths::new(),

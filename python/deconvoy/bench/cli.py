@@ -5,11 +5,9 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
@@ -23,6 +21,8 @@ from deconvoy.bench.results import Result
 from deconvoy.bench.scenario import SCENARIO_LIST, Case, Scenario
 from deconvoy.bench.summary import cells
 from deconvoy.errors import UserError
+from deconvoy.files import check_new
+from deconvoy.verbs import Counts
 
 SCENARIOS = {scenario.name: scenario for scenario in SCENARIO_LIST}
 
@@ -32,23 +32,6 @@ PARETO_WORKERS = (1, 2, 4, 8)
 
 # Between two words on how far it is, in seconds.
 SAY_EVERY_S = 60.0
-
-
-class Workers(click.ParamType[tuple[int, ...]]):
-    """A list of worker counts: `0,1,2`."""
-
-    name = "N,N,..."
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            return value
-        try:
-            counts = tuple(int(part) for part in value.split(","))
-        except ValueError:
-            counts = (-1,)
-        if any(not 0 <= count <= 1000 for count in counts):
-            self.fail(f"{value!r} is not a list of counts from 0 to 1000, like 0,1,2")
-        return counts
 
 
 def _cases(
@@ -211,7 +194,7 @@ EXAMPLE = "deconvoy bench messaging --runtime 'cpython3.11*' --workers 0,1,2"
     "cpython3.11+adaptive+trace. Can be given again. "
     "Default: c and every CPython found, stock and under each policy.",
 )
-@click.option("--workers", type=Workers(), help="Threads, as a list. Default: by scenario.")
+@click.option("--workers", type=Counts(0, 1000), help="Threads, as a list. Default: by scenario.")
 @click.option("--runs", type=click.IntRange(1, 1000), help="Runs of each cell. Default: 5.")
 @click.option("--work", type=click.IntRange(1), help="Messages, or how far to count down.")
 @click.option(
@@ -277,13 +260,7 @@ def bench(
     if not names:
         names = ("messaging",) if pareto else tuple(SCENARIOS)
     path = place or new_name(f"deconvoy-bench-{'-'.join(names)}-{time.strftime('%Y%m%d-%H%M%S')}")
-    if not path.parent.is_dir():
-        raise UserError(f"{path.parent}: no such folder: make it first")
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise UserError(f"cannot write to {path.parent}: Permission denied")
-    if path.exists() and (not path.is_file() or not force):
-        mend = "--force replaces it" if path.is_file() else "name a file"
-        raise UserError(f"{path} exists: {mend}")
+    check_new(path, force)
     if traces is not None:
         make_folder(traces)
     wanted = list(patterns) or _default_runtimes(quick, pareto)
@@ -311,8 +288,7 @@ def bench(
     )
     progress = output.console(stderr=True)
     try:
-        # A link stays a link.
-        execute(result, cases, rounds, path.resolve(), progress)
+        execute(result, cases, rounds, path, progress)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from None
     except KeyboardInterrupt:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from deconvoy.errors import UserError
+from deconvoy.files import write_whole
 
 # Raised with every change of the layout; `load` brings older files up to it.
 VERSION = 1
@@ -44,16 +43,8 @@ class Result:
     version: int = VERSION
 
     def save(self, path: Path) -> None:
-        """Writes the file anew beside the old one and then in its place: a kill at any point
-        leaves one or the other, whole."""
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-        try:
-            with os.fdopen(handle, "w") as file:
-                json.dump(asdict(self), file)
-            os.replace(name, path)
-        except BaseException:
-            os.unlink(name)
-            raise
+        """Writes it down, whole; raises OSError when it cannot."""
+        write_whole(path, json.dumps(asdict(self)))
 
 
 def load(path: Path) -> Result:

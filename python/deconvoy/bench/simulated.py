@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from deconvoy import calibration
-from deconvoy._native import check_costs, check_policy, cost_presets, simulate
+from deconvoy._native import MAX_CORES, check_costs, check_policy, cost_presets, simulate
 from deconvoy.errors import UserError
 
 # Before a policy in the simulator: sim:POLICY@CORES, sim:POLICY@CORES/COSTS.
@@ -62,8 +62,8 @@ def parse(name: str) -> Simulation:
     except ValueError as error:
         raise UserError(str(error)) from None
     cores, _, costs = rest.partition("/")
-    if not cores.isdecimal() or not 1 <= int(cores) <= 1024:
-        raise UserError(f"{name}: cores must be from 1 to 1024")
+    if not cores.isdecimal() or not 1 <= int(cores) <= MAX_CORES:
+        raise UserError(f"{name}: cores must be from 1 to {MAX_CORES}")
     costs_named(costs)
     return Simulation(policy, int(cores), costs)
 

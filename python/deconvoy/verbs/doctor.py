@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -163,7 +164,7 @@ def show_costs(as_json: bool) -> None:
     listing = table("cost", "median", "least", "most", numbers=("median", "least", "most"))
     for name, values in measured.items():
         spread = (min(values), max(values)) if len(values) > 1 else ()
-        shown = (calibration.typical(values), *spread)
+        shown = (statistics.median(values), *spread)
         listing.add_row(name.removesuffix("_ns").replace("_", " "), *map(time_text, shown))
     out.print(listing)
     for doubt in machine.doubts(here):

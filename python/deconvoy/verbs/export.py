@@ -10,6 +10,7 @@ import click
 
 from deconvoy._native import TraceError, export_perfetto, export_trace_event
 from deconvoy.errors import UserError
+from deconvoy.files import check_new
 from deconvoy.output import complain, working
 from deconvoy.traces import find_traces
 
@@ -59,7 +60,7 @@ def export(path: Path, output: Path, name: str | None, process: int | None, forc
             raise UserError("a trace is no text for a terminal: name a file, or pipe it on")
         unreadable = to_stdout(traces, FORMATS[name])
     else:
-        check_place(output, force)
+        check_new(output, force)
         # A link stays a link.
         unreadable = to_file(traces, output.resolve(), FORMATS[name])
         count = len(traces) - len(unreadable)
@@ -69,16 +70,6 @@ def export(path: Path, output: Path, name: str | None, process: int | None, forc
         for why in unreadable:
             complain(why)
         sys.exit(2)
-
-
-def check_place(output: Path, force: bool) -> None:
-    """Raise UserError unless `output` may be written."""
-    if output.is_dir():
-        raise UserError(f"{output} is a folder")
-    if output.exists() and not output.is_file():
-        raise UserError(f"{output} is no regular file: name another, or - for standard output")
-    if output.exists() and not force:
-        raise UserError(f"{output} exists; --force replaces it")
 
 
 def to_file(traces: Sequence[Path], output: Path, exporter: Exporter) -> list[str]:

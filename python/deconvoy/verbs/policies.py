@@ -12,12 +12,14 @@ from rich.table import Table
 
 from deconvoy import mixes
 from deconvoy import search as searching
-from deconvoy._native import check_policy
+from deconvoy._native import MAX_CORES
 from deconvoy._native import policies as catalogue
 from deconvoy.bench.simulated import costs_named
 from deconvoy.errors import UserError
+from deconvoy.files import check_new
 from deconvoy.output import console, plain, table, time_text
-from deconvoy.preload import STOCK
+from deconvoy.preload import STOCK, check_policy
+from deconvoy.verbs import Counts
 
 RULES = """\
 priority takes rules NAME=N or tid:ID=N: N from -128 to 127, more goes first, 0 if no rule fits.
@@ -68,23 +70,6 @@ def as_data(
     return {"name": name, "summary": summary, "example": example, "options": listed}
 
 
-class Cores(click.ParamType[tuple[int, ...]]):
-    """A list of numbers of cores."""
-
-    name = "LIST"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            return value
-        try:
-            found = tuple(int(part) for part in value.split(","))
-        except ValueError:
-            found = ()
-        if not found or not all(1 <= cores <= 1024 for cores in found):
-            self.fail(f"{value!r}: write numbers of cores from 1 to 1024, as in 2,8,64")
-        return found
-
-
 @policies.command(epilog="Example: deconvoy policies search --cores 2,8,64 -o search.jsonl")
 @click.option(
     "--mix",
@@ -100,7 +85,9 @@ class Cores(click.ParamType[tuple[int, ...]]):
     metavar="POLICY",
     help="Judge this one, and search for nothing. Can be given again.",
 )
-@click.option("--cores", type=Cores(), default="2,8,64", show_default=True, help="As a list.")
+@click.option(
+    "--cores", type=Counts(1, MAX_CORES), default="2,8,64", show_default=True, help="As a list."
+)
 @click.option("--costs", default="", help="What operations take: here, server, 2010.")
 @click.option("--population", type=click.IntRange(4, 10_000), default=64, show_default=True)
 @click.option("--generations", type=click.IntRange(0, 1000), default=8, show_default=True)
@@ -130,11 +117,12 @@ def search(
     and the longest wait of anybody, over all workloads and numbers of cores. The same seed gives
     the same outcome.
     """
-    if place is not None and place.exists() and (not place.is_file() or not force):
-        mend = "--force replaces it" if place.is_file() else "name a file"
-        raise UserError(f"{place} exists: {mend}")
+    if place is not None:
+        check_new(place, force)
     for policy in only:
-        check(policy)
+        check_policy(policy)
+        if policy == STOCK:
+            raise UserError("stock cannot be simulated: its rule is timeout")
     one = searching.Search(
         only=only,
         on=searching.cases(names or mixes.names(), cores),
@@ -169,13 +157,6 @@ def search(
     out.print(
         "of the time that I/O leaves; Jain: the least even; longest: of any thread.", style="dim"
     )
-
-
-def check(policy: str) -> None:
-    try:
-        check_policy(policy)
-    except ValueError as error:
-        raise UserError(str(error)) from None
 
 
 def run_search(one: searching.Search, place: Path | None) -> list[searching.Candidate]:

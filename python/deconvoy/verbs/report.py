@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from deconvoy import page
-from deconvoy.errors import UserError
+from deconvoy.files import check_new
 from deconvoy.output import complain, console, plain, working
 from deconvoy.summary import print_report, unmatched
 from deconvoy.traces import find_traces, load_all
@@ -58,12 +58,3 @@ def report(
         for why in unreadable:
             complain(why)
         sys.exit(2)
-
-
-def check_new(path: Path, force: bool) -> None:
-    """Raises UserError for a file that must not be written."""
-    if not path.parent.is_dir():
-        raise UserError(f"{path.parent}: no such folder: make it first")
-    if path.exists() and (not path.is_file() or not force):
-        mend = "--force replaces it" if path.is_file() else "name a file"
-        raise UserError(f"{path} exists: {mend}")
