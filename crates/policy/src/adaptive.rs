@@ -39,6 +39,7 @@ mod linger;
 mod rules;
 mod timers;
 
+use self::linger::Awake;
 use crate::queue::Queue;
 use crate::slots::{QueueId, Slots};
 use crate::timeout::DEFAULT_INTERVAL;
@@ -87,12 +88,6 @@ struct Hold {
     asked: Option<Nanos>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Lingerer {
-    who: WaiterId,
-    until: Nanos,
-}
-
 #[derive(Debug)]
 pub struct Adaptive<'a> {
     params: Params,
@@ -115,11 +110,7 @@ pub struct Adaptive<'a> {
     /// Whose slice it is, and how much of it is used. Outlives interruptions by others.
     turn: Option<WaiterId>,
     turn_used: Nanos,
-    lingerer: Option<Lingerer>,
-    linger_failures: u8,
-    linger_skipped: u8,
-    /// More than one core: staying awake does not keep the holder from running.
-    parallel: bool,
+    awake: Awake,
     hands_off: Option<Nanos>,
 }
 
@@ -139,10 +130,7 @@ impl<'a> Adaptive<'a> {
             clock_from: Nanos::ZERO,
             turn: None,
             turn_used: Nanos::ZERO,
-            lingerer: None,
-            linger_failures: 0,
-            linger_skipped: 0,
-            parallel: cores > 1,
+            awake: Awake::new(cores),
             hands_off: None,
         }
     }
@@ -173,7 +161,7 @@ impl<'a> Adaptive<'a> {
             }
             return self.look_later(now, who, actions);
         };
-        if self.keeps_timer(who) {
+        if self.keeps_timer(who) || self.goes_first(now, who) {
             self.consider(now, who, actions);
             self.linger_for_a_moment(now, &hold, who, actions);
         } else {
@@ -264,15 +252,19 @@ impl<'a> Adaptive<'a> {
         self.clock_from = Nanos::MAX;
         let credit = self.credit(now, next);
         let would_preempt = left.0 >= credit.0.saturating_add(self.params.wakeup.0);
-        let awake = self.lingerer.is_some_and(|one| one.who == next && one.until > now);
+        let awake = self.awake.holds(now, next);
         let grace = if awake { self.params.handover } else { self.params.grace };
         self.slots.at_mut(who).grace = grace;
         // Whoever was forced out of its slice a moment ago goes on with it.
         let slice_returns = credit < self.params.wakeup && self.returns(now);
         if slice_returns || (expected_back && would_preempt) {
             let at = now.after(grace);
-            self.linger(now, next, at.after(self.params.linger), actions);
+            self.linger(now, next, at.after(self.params.linger), true, actions);
             self.set_timer(next, at, actions);
+        } else if let Some(other) = self.instead_of(now, next) {
+            // The lock is not kept idle until a sleeper has woken up: it wakes up and asks.
+            self.set_timer(next, now, actions);
+            if asked { self.grant(other, actions) } else { self.wake(other, actions) }
         } else if asked || now.since(self.slots.at(next).arrived_at) >= self.params.wakeup {
             self.grant(next, actions);
         } else {
@@ -287,6 +279,8 @@ impl<'a> Adaptive<'a> {
         if self.hold.is_some() {
             if self.keeps_timer(who) || self.unheard(now) {
                 self.consider(now, who, actions);
+            } else {
+                self.look_later(now, who, actions);
             }
         } else if let Some(next) = self.next(now).filter(|&next| self.granted != Some(next)) {
             self.grant(next, actions);
@@ -299,7 +293,7 @@ impl<'a> Adaptive<'a> {
         self.granted = self.granted.filter(|&other| other != who);
         self.woken = self.woken.filter(|&other| other != who);
         self.turn = self.turn.filter(|&other| other != who);
-        self.lingerer = self.lingerer.filter(|other| other.who != who);
+        self.awake.forget(who);
     }
 
     fn leave(&mut self, now: Nanos, who: WaiterId, actions: &mut Actions) {

@@ -210,6 +210,62 @@ fn adaptive_stays_awake_for_a_moment() {
     }
 }
 
+/// A hog was interrupted, and is awake; the thread that interrupted it is done, and the next one
+/// sleeps. The lock is not idle until that one has woken up: it wakes up and asks.
+#[test]
+fn adaptive_does_not_wait_for_a_sleeper_while_another_is_awake() {
+    let [hog, first, sleeper, comes] = [0, 1, 2, 3].map(WaiterId);
+    let mut slots = [Slot::default(); 4];
+    let mut told = Told::new(&mut slots, 4);
+    for who in [first, sleeper, comes] {
+        told.tell(Event::Acquire { who });
+        told.pass(Nanos::from_micros(20));
+        told.tell(Event::Release { who, asked: false });
+    }
+    told.tell(Event::Acquire { who: hog });
+    told.pass(Nanos::from_millis(50));
+    told.tell(Event::Release { who: hog, asked: true });
+    told.tell(Event::Acquire { who: first });
+    // The one place for those who stay awake is the hog's.
+    let stays_awake = told.tell(Event::Arrive { who: hog });
+    assert!(stays_awake.iter().any(|action| matches!(action, Action::Linger { .. })));
+    told.tell(Event::Arrive { who: sleeper });
+    told.pass(Nanos::from_micros(20));
+    let actions = told.tell(Event::Release { who: first, asked: false });
+    assert!(actions.contains(&Action::Wake { who: hog }), "{actions:?}");
+    assert_eq!(timer_of(sleeper, &actions), Some(told.now));
+    // Whoever comes meanwhile, awake, need not wait for the sleeper either.
+    told.tell(Event::Acquire { who: hog });
+    told.pass(Nanos::from_micros(10));
+    let actions = told.tell(Event::Arrive { who: comes });
+    assert!(actions.contains(&Action::Ask { who: comes }), "{actions:?}");
+    let actions = told.tell(Event::Release { who: hog, asked: true });
+    assert!(actions.contains(&Action::Grant { who: comes }), "{actions:?}");
+    assert_eq!(timer_of(sleeper, &actions), Some(told.now));
+}
+
+/// A thread that is not next looks again after as long as it has waited: of a hundred that wait for
+/// each other none wakes up all the time.
+#[test]
+fn adaptive_looks_ever_less_often_the_longer_it_waits() {
+    let mut slots = [Slot::default(); 4];
+    let mut told = Told::new(&mut slots, 4);
+    let [holder, first, second] = [0, 1, 2].map(WaiterId);
+    told.tell(Event::Acquire { who: holder });
+    told.tell(Event::Arrive { who: first });
+    let mut actions = told.tell(Event::Arrive { who: second });
+    let mut waits_us = Vec::new();
+    for _ in 0..5 {
+        let at = timer_of(second, &actions).unwrap();
+        waits_us.push(at.since(told.now).0 / 1_000);
+        told.now = at;
+        // Nothing that is asked of the holder has an end by itself.
+        told.tell(Event::Expire { who: first });
+        actions = told.tell(Event::Expire { who: second });
+    }
+    assert_eq!(waits_us, [300, 300, 600, 1_200, 2_400]);
+}
+
 fn timer_of(who: WaiterId, actions: &[Action]) -> Option<Nanos> {
     actions.iter().find_map(|&action| match action {
         Action::Timer { who: of, at } if of == who => Some(at),

@@ -189,3 +189,33 @@ fn adaptive_shares_evenly_and_bounds_waits_on_any_number_of_cores() {
         assert!(spin.longest_wait_ns < 100_000_000, "{cores} cores: {}", spin.longest_wait_ns);
     }
 }
+
+/// As `benchmarks/scale` has it. Handed on from one sleeper to the next, the lock would be idle most
+/// of the time: those that are awake go first.
+#[test]
+fn adaptive_serves_many_io_threads_and_leaves_the_rest_to_those_that_compute() {
+    for (cores, threads, costs) in [
+        (8, 100, "here"),
+        (8, 1_000, "here"),
+        (128, 100, "here"),
+        (2, 1_000, "server"),
+        (8, 1_000, "server"),
+    ] {
+        let away_us = 40 * threads;
+        let mix = Mix::parse(&format!(
+            "duration = \"2s\"\n{SPINNERS}[[threads]]\nname = \"io\"\ncount = {threads}\n\
+             loop = [{{ block = {{ exponential = \"{away_us}us\" }} }}, {{ compute = \"20us\" }}]\n"
+        ))
+        .unwrap();
+        let [ours, stock] = ["adaptive", "timeout"].map(|policy| {
+            let outcome = simulate(policy, &mix, cores, Costs::named(costs).unwrap(), 1);
+            let (spin, io) = (&outcome.groups[0], &outcome.groups[1]);
+            let kept = spin.held_ns as f64 / (outcome.elapsed_ns - io.held_ns) as f64;
+            (io.rounds as f64 / 2.0, io.waits.p50_ns, kept)
+        });
+        let what = format!("{cores} {threads} {costs}: {ours:?}, and stock {stock:?}");
+        assert!(ours.0 > 23_000.0, "served: {what}");
+        assert!(ours.1 < 100_000 && ours.1 * 100 < stock.1, "p50: {what}");
+        assert!(ours.2 > stock.2 - 0.15, "kept: {what}");
+    }
+}

@@ -1,51 +1,122 @@
 //! Who stays awake, and whether that pays.
 
-use super::{Adaptive, Hold, Lingerer};
+use super::{Adaptive, Hold};
 use crate::{Action, Actions, Nanos, WaiterId};
 
 /// Lingering that fails this often in a row is tried only now and then.
 const LINGER_FAILURES: u8 = 4;
 const LINGER_PROBE: u8 = 64;
 
+/// So many stay awake at a time at most, and one core is left to the holder.
+const MOST: usize = 2;
+
+#[derive(Clone, Copy, Debug)]
+struct Lingerer {
+    who: WaiterId,
+    /// It is awake from then on, as far as is known.
+    from: Nanos,
+    until: Nanos,
+}
+
+/// Those who stay awake.
+#[derive(Debug)]
+pub(super) struct Awake {
+    places: [Option<Lingerer>; MOST],
+    room: usize,
+    failures: u8,
+    skipped: u8,
+}
+
+impl Awake {
+    pub(super) fn new(cores: u32) -> Awake {
+        let room = (cores as usize).saturating_sub(1).min(MOST);
+        Awake { places: [None; MOST], room, failures: 0, skipped: 0 }
+    }
+
+    pub(super) fn holds(&self, now: Nanos, who: WaiterId) -> bool {
+        self.now(now).any(|one| one == who)
+    }
+
+    fn now(&self, now: Nanos) -> impl Iterator<Item = WaiterId> {
+        self.places
+            .iter()
+            .flatten()
+            .filter(move |one| one.from <= now && one.until > now)
+            .map(|one| one.who)
+    }
+
+    pub(super) fn forget(&mut self, who: WaiterId) -> Option<Nanos> {
+        let place = self.places.iter_mut().find(|one| one.is_some_and(|one| one.who == who))?;
+        place.take().map(|one| one.until)
+    }
+
+    /// The place for one more, or for one that has a place already.
+    fn place(&mut self, now: Nanos, who: WaiterId) -> Option<&mut Option<Lingerer>> {
+        let mine = self.places.iter().position(|one| one.is_some_and(|one| one.who == who));
+        let free = || self.places.iter().position(|one| one.is_none_or(|one| one.until <= now));
+        let index = mine.or_else(free).filter(|&index| index < self.room)?;
+        self.places.get_mut(index)
+    }
+
+    /// Whether it pays to try.
+    fn pays(&mut self) -> bool {
+        if self.failures < LINGER_FAILURES {
+            return true;
+        }
+        self.skipped += 1;
+        let probes = self.skipped >= LINGER_PROBE;
+        if probes {
+            self.skipped = 0;
+        }
+        probes
+    }
+}
+
 impl Adaptive<'_> {
+    /// `who` stays awake, or wakes up, until then. Whoever is next takes the place of another.
     pub(super) fn linger(
         &mut self,
         now: Nanos,
         who: WaiterId,
         until: Nanos,
+        wakes: bool,
         actions: &mut Actions,
     ) {
-        if !self.parallel {
+        if self.awake.room == 0 || !self.awake.pays() {
             return;
         }
-        if self.linger_failures >= LINGER_FAILURES {
-            self.linger_skipped += 1;
-            if self.linger_skipped < LINGER_PROBE {
-                return;
+        if self.awake.place(now, who).is_none() {
+            let last = self.last_awake();
+            if let Some(other) = last.filter(|&other| other != who) {
+                self.awake.forget(other);
+                actions.push(Action::Linger { who: other, until: Nanos::ZERO });
             }
-            self.linger_skipped = 0;
         }
-        if let Some(other) = self.lingerer.filter(|other| other.who != who && other.until > now) {
-            actions.push(Action::Linger { who: other.who, until: Nanos::ZERO });
+        if let Some(place) = self.awake.place(now, who) {
+            let was = place.filter(|one| one.who == who && one.until > now).map(|one| one.from);
+            let from = was.unwrap_or(if wakes { now.after(self.params.grace) } else { now });
+            *place = Some(Lingerer { who, from, until });
+            actions.push(Action::Linger { who, until });
         }
-        self.lingerer = Some(Lingerer { who, until });
-        actions.push(Action::Linger { who, until });
+    }
+
+    /// Of those who are awake one whose turn comes last.
+    fn last_awake(&self) -> Option<WaiterId> {
+        let all = || self.awake.places.iter().flatten().map(|one| one.who);
+        let computes = all().find(|&who| !self.ready.holds(&self.slots, who));
+        computes.or_else(|| all().last())
     }
 
     pub(super) fn score_linger(&mut self, now: Nanos, taker: WaiterId) {
-        match self.lingerer {
-            Some(lingerer) if lingerer.who == taker => {
-                self.lingerer = None;
-                self.linger_failures =
-                    if now <= lingerer.until { 0 } else { self.linger_failures.saturating_add(1) };
-            }
-            _ => {}
+        if let Some(until) = self.awake.forget(taker) {
+            self.awake.failures =
+                if now <= until { 0 } else { self.awake.failures.saturating_add(1) };
         }
     }
 
     /// Whoever arrives stays awake when the holder needs the lock only for a moment, as far as that
     /// is known: one that was interrupted in its slice, and one behind a holder that lives on its
-    /// credit, if nobody else is awake. To sleep would take longer, and its timer alone costs a
+    /// credit, if there is room. To sleep would take longer, and its timer alone costs a
     /// virtual machine two exits.
     pub(super) fn linger_for_a_moment(
         &mut self,
@@ -54,13 +125,40 @@ impl Adaptive<'_> {
         who: WaiterId,
         actions: &mut Actions,
     ) {
-        let expected = self.slots.at(hold.who).burst;
+        let ahead: u64 = self
+            .awake
+            .now(now)
+            .filter(|&one| one != who)
+            .map(|one| self.slots.at(one).burst.0)
+            .sum();
+        let expected = Nanos(self.slots.at(hold.who).burst.0.saturating_add(ahead));
         let interrupted = self.turn == Some(who) && hold.credit.0 > 0;
-        let alone = self.lingerer.is_none_or(|other| other.until <= now);
-        let moment = interrupted || (hold.credit >= self.params.wakeup && alone);
+        let room = self.awake.place(now, who).is_some();
+        let moment = interrupted || (hold.credit >= self.params.wakeup && room);
         if moment && expected < self.params.linger {
             let until = now.after(self.params.linger).after(expected);
-            self.linger(now, who, until, actions);
+            self.linger(now, who, until, false, actions);
         }
+    }
+
+    /// Who is awake and can have the lock while `next` wakes up: of those that wait for credit whoever
+    /// came first, else the one whose slice it is.
+    pub(super) fn instead_of(&self, now: Nanos, next: WaiterId) -> Option<WaiterId> {
+        if self.awake.holds(now, next) {
+            return None;
+        }
+        let ready = self.awake.now(now).filter(|&who| self.ready.holds(&self.slots, who));
+        let first = ready.min_by_key(|&who| self.slots.at(who).arrived_at);
+        first.or_else(|| self.awake.now(now).find(|&who| self.waits(who)))
+    }
+
+    /// It is awake, and those before it are not.
+    pub(super) fn goes_first(&self, now: Nanos, who: WaiterId) -> bool {
+        self.ready.holds(&self.slots, who)
+            && self.credit(now, who) >= self.params.wakeup
+            && !self
+                .awake
+                .now(now)
+                .any(|other| other != who && self.ready.holds(&self.slots, other))
     }
 }

@@ -25,7 +25,7 @@ impl Adaptive<'_> {
             }
             self.slots.at_mut(who).asked_at = now;
             actions.push(Action::Ask { who });
-            self.linger(now, who, now.after(self.params.linger), actions);
+            self.linger(now, who, now.after(self.params.linger), false, actions);
             self.set_timer(who, now.after(self.params.slice), actions);
             let behind = Queue::behind(&self.slots, who).filter(|_| unheard);
             for other in self.heads().into_iter().chain([behind]).flatten() {
@@ -50,10 +50,17 @@ impl Adaptive<'_> {
         Nanos(self.params.wakeup.0.saturating_sub(self.params.guard.0.saturating_mul(2)))
     }
 
+    /// One that has waited for longer than that anyway may wait as long again, up to a slice: of many
+    /// threads that wait for each other none wakes up every moment to look for nothing.
+    fn patience(&self, now: Nanos, who: WaiterId) -> Nanos {
+        let waited = now.since(self.slots.at(who).arrived_at).min(self.params.slice);
+        self.slack().max(waited)
+    }
+
     /// `who` need not ask yet, and may have to when others are gone. It looks for itself then: a
     /// sleeper that had no timer would have to be woken to be given one.
     pub(super) fn look_later(&mut self, now: Nanos, who: WaiterId, actions: &mut Actions) {
-        self.set_timer(who, now.after(self.slack()), actions);
+        self.set_timer(who, now.after(self.patience(now, who)), actions);
     }
 
     /// The lock has a new holder: whoever may ask it first needs a timer that is early enough. It is
@@ -65,8 +72,14 @@ impl Adaptive<'_> {
         if let Some((at, who)) = first {
             let timer = self.slots.at(who).timer;
             let is_awake = self.woken == Some(who);
-            let exact = is_awake || self.needs(hold.who) >= self.params.wakeup;
-            let slack = if exact { Nanos::ZERO } else { self.slack() };
+            let slack = if is_awake || self.needs(hold.who) >= self.params.wakeup {
+                Nanos::ZERO
+            } else if self.slots.at(hold.who).burst == Nanos::ZERO {
+                // It may compute: it has not been elsewhere yet.
+                self.slack()
+            } else {
+                self.patience(now, who)
+            };
             if timer == Nanos::ZERO || at.after(slack) < timer {
                 self.set_timer(who, at, actions);
             }
