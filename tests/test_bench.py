@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from commandline import Deconvoy
-from deconvoy.bench.cli import Sayer
 from deconvoy.bench.machine import Watch
 from deconvoy.bench.plan import REPEATS, measure, order
 from deconvoy.bench.results import VERSION, Result, Run, load
 from deconvoy.bench.runtimes import Runtime, choose
 from deconvoy.bench.scenario import Case
+from deconvoy.bench.series import Sayer
 from deconvoy.bench.stats import estimate, jain, quantile
 from deconvoy.bench.summary import Key, cells, dominated_by, dominates
 from deconvoy.bench.table import published_table

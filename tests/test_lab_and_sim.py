@@ -168,7 +168,8 @@ def test_what_was_calibrated_is_read_again(
 def test_a_search_finds_a_front(deconvoy: Deconvoy, tmp_path: Path) -> None:
     out = tmp_path / "search.jsonl"
     options = ("--mix", "echo-1", "--mix", "cpu-8", "--cores", "2", "--costs", "here", "--json")
-    command = ("policies", "search", *options, "--population", "4", "--generations", "1")
+    options += ("--population", "4", "--generations", "1", "--runs", "0")
+    command = ("policies", "search", *options)
     done = deconvoy(*command, "-o", out)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -200,7 +201,7 @@ def test_a_front_beats_all_that_is_not_in_it(found: list[search.Figures]) -> Non
         assert same != beaten
     default = candidates[0]
     chosen = search.winner(best, default).figures
-    assert chosen.wait_p99_ns <= default.figures.wait_p99_ns
+    assert chosen.wait_p99_ns <= search.WAIT_WITHIN * default.figures.wait_p99_ns
     assert chosen.kept >= default.figures.kept - search.KEPT_WITHIN
 
 

@@ -19,8 +19,10 @@ __all__ = [
     "cost_presets",
     "export_perfetto",
     "export_trace_event",
+    "groups_json",
     "inspect_elf",
     "lab_countdown",
+    "lab_mix",
     "policies",
     "replay",
     "report_json",
@@ -59,6 +61,7 @@ _PolicySetting = tuple[str, str, int | None, str, str, str]
 def policies() -> list[tuple[str, str, str, list[_PolicySetting] | None]]: ...
 def check_policy(text: str) -> None: ...
 def check_lab(lock: str) -> None: ...
+def groups_json(path: str | PathLike[str]) -> str: ...
 def report_json(path: str | PathLike[str]) -> str: ...
 
 # Both return why some of the files cannot be read.
@@ -77,6 +80,9 @@ def replay(path: str | PathLike[str]) -> tuple[int, int, int]: ...
 def lab_countdown(
     lock: str, workers: int, work: int, trace: str | PathLike[str] | None = None
 ) -> tuple[float, int | None]: ...
+
+# Seconds.
+def lab_mix(lock: str, mix: str, seed: int, trace: str | PathLike[str] | None = None) -> float: ...
 
 @final
 class LabServer:

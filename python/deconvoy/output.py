@@ -127,3 +127,15 @@ def working(what: str) -> Iterator[None]:
         timer.cancel()
         timer.join()
         status.stop()
+
+
+def short_policy(policy: str) -> str:
+    """A policy with times that can be read."""
+    name, _, rest = policy.partition(":")
+    parts = []
+    for part in rest.split(",") if rest else []:
+        key, _, value = part.partition("=")
+        if value.endswith("ns") and value[:-2].isdecimal():
+            value = time_text(int(value[:-2])).replace(" ", "")
+        parts.append(f"{key}={value}" if value else key)
+    return f"{name}:{','.join(parts)}" if parts else name

@@ -4,7 +4,8 @@
 //! - [`gil`]: the lock that the threads share, behind one trait;
 //! - [`vm`]: the machine: instructions, an eval-breaker, calls that block without the lock;
 //! - [`calibrate`]: what the machine's operations take;
-//! - [`countdown`], [`messaging`]: the experiments, as `scenarios/` states them.
+//! - [`countdown`], [`messaging`]: the experiments, as `scenarios/` states them;
+//! - [`workload`]: any workload that is given as data.
 #![forbid(unsafe_code)]
 
 pub mod calibrate;
@@ -12,5 +13,6 @@ pub mod countdown;
 pub mod gil;
 pub mod messaging;
 pub mod vm;
+pub mod workload;
 
 pub use gil::{AnyGil, Choice, Gil, Me};

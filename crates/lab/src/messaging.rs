@@ -11,14 +11,14 @@ use crate::{AnyGil, Gil, with_gil};
 
 /// The calls that may block.
 mod call {
-    pub const ACCEPT: u8 = 0;
+    pub const ACCEPT: u16 = 0;
     /// Receives four bytes: what they say, or 0 at the end of the connection.
-    pub const RECEIVE_SIZE: u8 = 1;
+    pub const RECEIVE_SIZE: u16 = 1;
     /// Receives so many bytes.
-    pub const RECEIVE: u8 = 2;
-    pub const SEND_SIZE: u8 = 3;
+    pub const RECEIVE: u16 = 2;
+    pub const SEND_SIZE: u16 = 3;
     /// Sends the bytes that were received last.
-    pub const SEND: u8 = 4;
+    pub const SEND: u16 = 4;
 }
 
 /// For each connection, for each message: four calls that may block. Local 0: the size.
@@ -52,7 +52,7 @@ struct Sockets {
 }
 
 impl Sockets {
-    fn answer(&mut self, call: u8, argument: i64) -> io::Result<i64> {
+    fn answer(&mut self, call: u16, argument: i64) -> io::Result<i64> {
         if call == call::ACCEPT {
             let (connection, _) = self.listener.accept()?;
             connection.set_nodelay(true)?;
@@ -80,7 +80,7 @@ impl Sockets {
 
 impl Blocking for Sockets {
     /// A connection that ends or fails ends the loop over its messages.
-    fn block(&mut self, call: u8, argument: i64) -> i64 {
+    fn block(&mut self, call: u16, argument: i64) -> i64 {
         self.answer(call, argument).unwrap_or(0)
     }
 }

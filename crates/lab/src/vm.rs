@@ -24,18 +24,25 @@ pub enum Op {
     /// Shows the number on top to those who count it.
     Publish,
     /// Calls what may block, without the lock; pushes what it says.
-    Block(u8),
+    Block(u16),
+    /// Calls something with the lock kept; pushes what it says.
+    Call(u16),
     End,
 }
 
 /// What a program calls without the lock.
 pub trait Blocking {
     /// `call`: which one; `argument`: taken from the top of the stack.
-    fn block(&mut self, call: u8, argument: i64) -> i64;
+    fn block(&mut self, call: u16, argument: i64) -> i64;
+
+    /// The same with the lock kept: what C code does that never looks whether it is to give way.
+    fn call(&mut self, _call: u16) -> i64 {
+        0
+    }
 }
 
 impl Blocking for () {
-    fn block(&mut self, _: u8, argument: i64) -> i64 {
+    fn block(&mut self, _: u16, argument: i64) -> i64 {
         argument
     }
 }
@@ -145,6 +152,10 @@ impl<'t, G: Gil, B: Blocking> Thread<'t, G, B> {
                     let said = self.blocking.block(call, argument);
                     held = gil.acquire(self.me);
                     left = limit;
+                    self.push(said);
+                }
+                Op::Call(call) => {
+                    let said = self.blocking.call(call);
                     self.push(said);
                 }
                 Op::End => break,

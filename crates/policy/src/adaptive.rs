@@ -28,7 +28,7 @@
 //! | `grace` | 30 us | what a hand-over to a sleeper costs: a wake-up on a virtual machine. A shorter absence is not worth one |
 //! | `handover` | 5 us | the same for one that is awake (1 us there and 1 us back), and a margin. With 30 us, CPU-bound threads lost 2 % at 1,000 messages a second, and messages won nothing |
 //! | `guard` | 100 us | what a thread may finish before it is asked: one without credit to give an interrupted slice back, one that has credit or does not compute after another has arrived |
-//! | `linger` | 50 us | a sleep and a wake-up on a virtual machine (35 us) and a margin: beyond that, sleeping is cheaper |
+//! | `linger` | 200 us | by search, in simulation and on real threads: four times what a sleep and a wake-up take on a virtual machine. More is hardly better, and costs others their processor |
 //!
 //! Pathology: none known. With more I/O-bound threads than the lock can serve, each of them and
 //! all CPU-bound ones together get equal shares.
@@ -64,7 +64,7 @@ impl Params {
         grace: Nanos::from_micros(30),
         handover: Nanos::from_micros(5),
         guard: Nanos::from_micros(100),
-        linger: Nanos::from_micros(50),
+        linger: Nanos::from_micros(200),
     };
 }
 

@@ -14,7 +14,11 @@ struct Told<'a> {
 
 impl<'a> Told<'a> {
     fn new(slots: &'a mut [Slot], threads: u32) -> Told<'a> {
-        let policy = Spec::parse("adaptive").unwrap().build(DRIVER, slots);
+        Told::with("adaptive", slots, threads)
+    }
+
+    fn with(spec: &str, slots: &'a mut [Slot], threads: u32) -> Told<'a> {
+        let policy = Spec::parse(spec).unwrap().build(DRIVER, slots);
         let mut told = Told { policy, now: Nanos::from_millis(1) };
         for who in (0..threads).map(WaiterId) {
             told.tell(Event::Start { who, priority: 0 });
@@ -102,7 +106,8 @@ fn adaptive_calls_back_who_comes_late_and_computes() {
         }
         told.tell(Event::Acquire { who: first });
         told.tell(Event::Arrive { who: spinner });
-        told.pass(Nanos::from_micros(50));
+        // So long that it sleeps.
+        told.pass(Nanos::from_micros(300));
         let woken = told.tell(Event::Release { who: first, asked: false });
         assert!(woken.contains(&Action::Wake { who: spinner }), "{computes}: {woken:?}");
         told.tell(Event::Acquire { who: first });
@@ -264,6 +269,24 @@ fn adaptive_looks_ever_less_often_the_longer_it_waits() {
         actions = told.tell(Event::Expire { who: second });
     }
     assert_eq!(waits_us, [300, 300, 600, 1_200, 2_400]);
+}
+
+/// What a holder may finish is more than a request is worth: and yet time passes between two looks.
+#[test]
+fn adaptive_does_not_look_again_at_once() {
+    let mut slots = [Slot::default(); 3];
+    let mut told = Told::with("adaptive:wakeup=50us,guard=400us", &mut slots, 3);
+    let [holder, first, second] = [0, 1, 2].map(WaiterId);
+    told.tell(Event::Acquire { who: holder });
+    told.tell(Event::Arrive { who: first });
+    let mut actions = told.tell(Event::Arrive { who: second });
+    for _ in 0..20 {
+        let at = timer_of(second, &actions).unwrap();
+        assert!(at > told.now, "{actions:?}");
+        told.now = at;
+        told.tell(Event::Expire { who: first });
+        actions = told.tell(Event::Expire { who: second });
+    }
 }
 
 fn timer_of(who: WaiterId, actions: &[Action]) -> Option<Nanos> {

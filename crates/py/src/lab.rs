@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use deconvoy_lab::messaging::Server;
-use deconvoy_lab::{AnyGil, Choice, calibrate, countdown};
+use deconvoy_lab::{AnyGil, Choice, calibrate, countdown, workload};
+use deconvoy_mix::Mix;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
@@ -38,6 +39,25 @@ pub fn lab_countdown(
     let gil = make(lock, workers.max(1), trace)?;
     let ran = py.detach(|| countdown::run(&gil, workers, work));
     Ok((ran.elapsed_s, ran.gil_switches))
+}
+
+/// Runs the workload `mix` (TOML) in the lab until its end. Returns the seconds that it took; its threads
+/// last as long as the process. Raises ValueError for what makes no sense, OSError when there are no
+/// threads or sockets or the trace cannot be made.
+#[pyfunction]
+#[pyo3(signature = (lock, mix, seed, trace = None))]
+pub fn lab_mix(
+    py: Python<'_>,
+    lock: &str,
+    mix: &str,
+    seed: u64,
+    trace: Option<PathBuf>,
+) -> PyResult<f64> {
+    let mix = Mix::parse(mix).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let gil: &'static AnyGil = Box::leak(Box::new(make(lock, mix.count(), trace)?));
+    let mix: &'static Mix = Box::leak(Box::new(mix));
+    let ran = py.detach(|| workload::run(gil, mix, seed))?;
+    Ok(ran.as_secs_f64())
 }
 
 /// What the operations of this machine take: the name of each cost and its value in nanoseconds, or its

@@ -70,6 +70,21 @@ fn report_json(py: Python<'_>, path: PathBuf) -> PyResult<String> {
     })
 }
 
+/// What the threads of one trace file did, by groups of like names, as JSON. Raises ValueError when the
+/// beginning of the trace was overwritten.
+#[pyfunction]
+fn groups_json(py: Python<'_>, path: PathBuf) -> PyResult<String> {
+    py.detach(|| {
+        let trace = open(&path)?;
+        if !trace.is_whole() {
+            let why = "the trace is not whole: its first events were overwritten";
+            return Err(PyValueError::new_err(format!("{}: {why}", path.display())));
+        }
+        serde_json::to_string(&analyse::groups(&trace))
+            .map_err(|error| PyValueError::new_err(error.to_string()))
+    })
+}
+
 /// Opens the files one after the other for `write`, and says why some cannot be read; an error if
 /// none can.
 fn export_each(
@@ -178,6 +193,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(policies, module)?)?;
     module.add_function(wrap_pyfunction!(check_policy, module)?)?;
     module.add_function(wrap_pyfunction!(report_json, module)?)?;
+    module.add_function(wrap_pyfunction!(groups_json, module)?)?;
     module.add_function(wrap_pyfunction!(export_perfetto, module)?)?;
     module.add_function(wrap_pyfunction!(export_trace_event, module)?)?;
     module.add_function(wrap_pyfunction!(replay, module)?)?;
@@ -185,6 +201,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(inspect_elf, module)?)?;
     module.add_function(wrap_pyfunction!(lab::check_lab, module)?)?;
     module.add_function(wrap_pyfunction!(lab::lab_countdown, module)?)?;
+    module.add_function(wrap_pyfunction!(lab::lab_mix, module)?)?;
     module.add_function(wrap_pyfunction!(lab::calibrate_machine, module)?)?;
     module.add_class::<lab::LabServer>()?;
     module.add_function(wrap_pyfunction!(sim::simulate, module)?)?;

@@ -5,6 +5,7 @@
 //! end of the run when the ring went round. Times are in nanoseconds.
 
 mod findings;
+mod groups;
 mod kinds;
 mod labels;
 mod sweep;
@@ -22,6 +23,7 @@ use labels::Labels;
 use sweep::Sweep;
 
 pub use findings::{Finding, FindingKind};
+pub use groups::{Group, groups};
 pub use words::{command as command_line, count as count_in_words, length as length_in_words};
 
 /// Everything that `deconvoy report` prints.

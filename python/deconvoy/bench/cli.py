@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import itertools
 import json
 import sys
 import time
@@ -11,27 +9,26 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from deconvoy import __version__, output
+from deconvoy import output
 from deconvoy.bench import machine, runtimes, table
-from deconvoy.bench.plan import measure, order
-from deconvoy.bench.process import RunFailed
+from deconvoy.bench.mixed import MIX
 from deconvoy.bench.results import Result
-from deconvoy.bench.scenario import SCENARIO_LIST, Case, Scenario
+from deconvoy.bench.scenario import (
+    SCENARIO_LIST,
+    Case,
+    Scenario,
+    scenarios_named,
+)
+from deconvoy.bench.series import execute, new_name, new_result
 from deconvoy.bench.summary import cells
 from deconvoy.errors import UserError
 from deconvoy.files import check_new
 from deconvoy.verbs import Counts
 
-SCENARIOS = {scenario.name: scenario for scenario in SCENARIO_LIST}
-
 # The rival's curve: what `sys.setswitchinterval` buys; None is the default of 5 ms.
 PARETO_INTERVALS_S = (None, 1e-3, 5e-4, 1e-4, 5e-5, 1e-5)
 PARETO_WORKERS = (1, 2, 4, 8)
-
-# Between two words on how far it is, in seconds.
-SAY_EVERY_S = 60.0
 
 
 def _cases(
@@ -68,63 +65,6 @@ def _default_runtimes(quick: bool, pareto: bool) -> list[str]:
     return ["c", "cpython*", "cpython*+adaptive", "cpython*+priority", "cpython*+timeout"]
 
 
-class Sayer:
-    """Says how far a long series is where no bar can be drawn: after its first round, then now
-    and then."""
-
-    def __init__(self, total: int, first_round: int, console: Console, now_s: float) -> None:
-        self._total = total
-        self._first_round = first_round
-        self._console = console
-        self._begun_s = self._said_s = now_s
-
-    def done(self, count: int, now_s: float) -> None:
-        if self._console.is_terminal or not self._first_round <= count < self._total:
-            return
-        if count == self._first_round or now_s - self._said_s >= SAY_EVERY_S:
-            self._said_s = now_s
-            minutes = (now_s - self._begun_s) / count * (self._total - count) / 60
-            said = f"{count} of {self._total} runs done, about {minutes:.0f} min to go"
-            self._console.print(f"deconvoy: {said}")
-
-
-def execute(result: Result, cases: list[Case], rounds: int, path: Path, console: Console) -> None:
-    """Runs all cases `rounds` times and writes the result after every run."""
-    total = rounds * len(cases)
-    console.print(
-        f"deconvoy: {total} runs, {rounds} of each of {len(cases)} cases; "
-        f"results go to {output.plain(str(path))} as they come",
-        soft_wrap=True,
-    )
-    sayer = Sayer(total, len(cases), console, time.monotonic())
-    progress = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    failed: set[Case] = set()
-    with progress:
-        task = progress.add_task("", total=total)
-        for number, case in enumerate(order(cases, rounds, seed=result.settings["seed"])):
-            name = f"{case.scenario} {case.runtime.name}, {case.workers} threads"
-            progress.update(task, description=name)
-            if case not in failed:
-                try:
-                    seed = result.settings["seed"] + number
-                    run = functools.partial(SCENARIOS[case.scenario].run, seed)
-                    result.runs.append(measure(case, number, run))
-                except RunFailed as error:
-                    failed.add(case)
-                    result.skipped[name] = str(error)
-                result.save(path)
-            progress.advance(task)
-            sayer.done(number + 1, time.monotonic())
-
-
 def show(result: Result, console: Console, pareto: bool) -> None:
     """The tables of a result, with what a reader should doubt."""
     scenarios = {run.scenario for run in result.runs}
@@ -138,6 +78,10 @@ def show(result: Result, console: Console, pareto: bool) -> None:
             console.print(made(result))
             console.print(table.KEYS[scenario], style="dim", soft_wrap=True)
             console.print()
+    if any(scenario.startswith(MIX) for scenario in scenarios):
+        console.print(table.mix_table(result))
+        console.print(table.KEYS["mix"], style="dim", soft_wrap=True)
+        console.print()
     for scenario in sorted(scenarios):
         known = table.published_table(scenario)
         if known is not None and not pareto:
@@ -157,12 +101,6 @@ def doubts(result: Result) -> list[str]:
     if unquiet:
         found.append(f"{unquiet} of {len(result.runs)} runs were made beside other work")
     return found
-
-
-def new_name(stem: str) -> Path:
-    """A name that no file here has."""
-    names = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
-    return next(path for name in names if not (path := Path(f"{name}.json")).exists())
 
 
 def make_folder(path: Path) -> None:
@@ -247,27 +185,25 @@ def bench(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Run experiments: messaging, countdown.
+    """Run experiments: messaging, countdown, and any workload: mix:NAME, mix:FILE, or mix for all.
 
     Runs of what is compared are interleaved, in fresh processes, on a quiet machine as far as one
     can be had; medians are printed with 95 % intervals, and every single number is kept in a file.
     """
-    unknown = [name for name in names if name not in SCENARIOS]
-    if unknown:
-        raise UserError(f"no scenario {unknown[0]!r}; there are {', '.join(SCENARIOS)}")
     if pareto and set(names) - {"messaging"}:
         raise UserError("--pareto is for messaging: deconvoy bench messaging --pareto")
     if not names:
-        names = ("messaging",) if pareto else tuple(SCENARIOS)
-    path = place or new_name(f"deconvoy-bench-{'-'.join(names)}-{time.strftime('%Y%m%d-%H%M%S')}")
+        names = ("messaging",) if pareto else tuple(one.name for one in SCENARIO_LIST)
+    scenarios = scenarios_named(names)
+    stem = "-".join(name.partition(":")[0] for name in dict.fromkeys(names))
+    path = place or new_name(f"deconvoy-bench-{stem}-{time.strftime('%Y%m%d-%H%M%S')}")
     check_new(path, force)
     if traces is not None:
         make_folder(traces)
     wanted = list(patterns) or _default_runtimes(quick, pareto)
     chosen, skipped = runtimes.choose(wanted, traces)
     cases: list[Case] = []
-    for name in names:
-        scenario = SCENARIOS[name]
+    for scenario in scenarios:
         amount = work or (scenario.quick_work if quick else scenario.work)
         if pareto:
             cases += _pareto_cases(chosen, amount)
@@ -277,15 +213,8 @@ def bench(
         why = "; ".join(f"{name}: {reason}" for name, reason in skipped.items())
         raise UserError(f"nothing to run: {why or 'no runtime fits'}")
     rounds = runs or (3 if quick else 5)
-    result = Result(
-        command=sys.argv,
-        created_unix_s=time.time(),
-        deconvoy=__version__,
-        machine=machine.describe(),
-        settings={"rounds": rounds, "seed": seed, "pareto": pareto},
-        runtimes={runtime.name: runtime.description for runtime in chosen},
-        skipped=skipped,
-    )
+    settings = {"rounds": rounds, "seed": seed, "pareto": pareto}
+    result = new_result(chosen, skipped, settings)
     progress = output.console(stderr=True)
     try:
         execute(result, cases, rounds, path, progress)

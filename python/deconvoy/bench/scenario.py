@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from deconvoy import mixes
 from deconvoy.bench import simulated
+from deconvoy.bench.mixed import MIX, run_mix
 from deconvoy.bench.process import RunFailed, Server, run_to_end, switches
 from deconvoy.bench.runtimes import SCENARIOS, Runtime
 from deconvoy.bench.stats import jain
+from deconvoy.errors import UserError
 
 # A server's threads run this long before anything is measured, in seconds.
 WARM_UP_S = 0.2
@@ -129,6 +132,11 @@ def run_countdown(seed: int, case: Case) -> dict[str, Any]:
     return run_to_end(command, case.runtime.environment())
 
 
+def _run_mix(seed: int, case: Case) -> dict[str, Any]:
+    """One run of a workload, see `mixed`."""
+    return run_mix(seed, case.runtime, case.scenario)
+
+
 @dataclass(frozen=True)
 class Scenario:
     """An experiment: its title, what it takes by default, and how to run it once."""
@@ -159,3 +167,27 @@ SCENARIO_LIST = (
         workers=(1, 2),
     ),
 )
+
+
+def scenario_named(name: str) -> Scenario:
+    """The scenario of that name; `mix:NAME` or `mix:FILE` is a workload.
+
+    Raises UserError when there is none, or the workload makes no sense.
+    """
+    for one in SCENARIO_LIST:
+        if one.name == name:
+            return one
+    if name.startswith(MIX):
+        mixes.load(name.removeprefix(MIX))
+        return Scenario(name, "a workload", _run_mix, work=0, quick_work=0, workers=(0,))
+    have = ", ".join(one.name for one in SCENARIO_LIST)
+    raise UserError(f"no scenario {name!r}; there are {have}, mix:NAME and mix:FILE")
+
+
+def scenarios_named(names: Sequence[str]) -> list[Scenario]:
+    """The scenarios of those names; `mix` alone is every workload that comes with the project."""
+    found: dict[str, Scenario] = {}
+    for name in names:
+        of = [f"{MIX}{mix}" for mix in mixes.names()] if name == MIX.removesuffix(":") else [name]
+        found |= {each: scenario_named(each) for each in of}
+    return list(found.values())

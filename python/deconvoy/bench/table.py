@@ -9,6 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from deconvoy import output
+from deconvoy.bench.mixed import MIX
 from deconvoy.bench.results import Result
 from deconvoy.bench.stats import Estimate
 from deconvoy.bench.summary import Cell, Key, cells, dominated_by
@@ -25,6 +26,10 @@ threads keep: what the CPU-bound threads count beside the client, of what they c
     "countdown": """\
 over sequential: the time, of the time of one thread for the same count; ~ the intervals
   overlap.""",
+    "mix": """\
+wait: of the threads that are I/O-bound, for the lock, at each acquisition. keep: the share of the
+  time that the others leave in which those that compute have the lock; without such threads, of all
+  time in which anybody has it. longest wait: of any thread.""",
 }
 
 
@@ -126,6 +131,30 @@ def countdown_table(result: Result) -> Table:
             seconds(cell.estimates.get("user_s")),
             f"{changes:,.0f}",
         )
+    return table
+
+
+def mix_table(result: Result) -> Table:
+    """A line a workload and runtime."""
+    numbers = ("wait p50", "wait p99", "threads keep", "Jain", "longest wait")
+    title = "workloads: medians over runs"
+    table = output.table("workload", "runtime", *numbers, title=title, numbers=numbers)
+    shown = ""
+    for key, cell in cells(result).items():
+        if not key.scenario.startswith(MIX):
+            continue
+        name = key.scenario.removeprefix(MIX)
+        jain = cell.median("jain")
+        table.add_row(
+            "" if name == shown else output.plain(name),
+            _name(key),
+            _ns(cell, "p50_ns"),
+            _ns(cell, "p99_ns"),
+            _percent(cell.median("kept")),
+            "" if jain is None else f"{jain:.4f}",
+            _ns(cell, "longest_wait_ns"),
+        )
+        shown = name
     return table
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,17 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from deconvoy import mixes
+from deconvoy import mixes, threeways
 from deconvoy import search as searching
 from deconvoy._native import MAX_CORES
 from deconvoy._native import policies as catalogue
+from deconvoy.bench.results import Result
+from deconvoy.bench.series import new_name
 from deconvoy.bench.simulated import costs_named
+from deconvoy.bench.summary import cells
 from deconvoy.errors import UserError
 from deconvoy.files import check_new
-from deconvoy.output import console, plain, table, time_text
+from deconvoy.output import console, plain, short_policy, table, time_text
 from deconvoy.preload import STOCK, check_policy
 from deconvoy.verbs import Counts
 
@@ -97,6 +101,13 @@ def as_data(
     "-o", "--output", "place", type=click.Path(path_type=Path), help="Every candidate, a line each."
 )
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")
+@click.option(
+    "--runs",
+    type=click.IntRange(0, 1000),
+    default=3,
+    show_default=True,
+    help="Of the winner and the default on real threads: in the lab and under this CPython.",
+)
 @click.option("--json", "as_json", is_flag=True, help="The front as JSON, for a program.")
 def search(
     names: tuple[str, ...],
@@ -109,13 +120,14 @@ def search(
     workers: int | None,
     place: Path | None,
     force: bool,
+    runs: int,
     as_json: bool,
 ) -> None:
     """Search for policies that no other beats, in the simulator.
 
     Judged by the waits of I/O-bound threads, what those that compute keep, how evenly they share,
     and the longest wait of anybody, over all workloads and numbers of cores. The same seed gives
-    the same outcome.
+    the same outcome. The winner is then run in the lab and under CPython, beside the default.
     """
     if place is not None:
         check_new(place, force)
@@ -142,10 +154,18 @@ def search(
             console().print(front_table(judged, None, "judged"))
         return
     known = {candidate.policy: candidate for candidate in one.evaluated}
-    best = searching.winner(found, known["adaptive"])
+    best = searching.winner(one.evaluated, known["adaptive"])
+    pair = [*dict.fromkeys(["adaptive", best.policy])]
+    run_mixes = names or mixes.names()
+    real: Result | None = None
+    if runs:
+        path = new_name(f"deconvoy-search-{time.strftime('%Y%m%d-%H%M%S')}")
+        stderr = console(stderr=True)
+        real = threeways.compare(pair, run_mixes, costs, runs, seed, path, stderr)
     if as_json:
         data = {"winner": best.as_data(), "front": [each.as_data() for each in found]}
-        click.echo(json.dumps({"version": 1, **data}))
+        listed = [cell.row() for cell in cells(real).values()] if real else []
+        click.echo(json.dumps({"version": 1, **data, "runs": listed}))
         return
     out = console()
     out.print(front_table(found, best))
@@ -155,8 +175,13 @@ def search(
         "wait p99: of I/O-bound threads, geometric mean; kept: by those that compute,", style="dim"
     )
     out.print(
-        "of the time that I/O leaves; Jain: the least even; longest: of any thread.", style="dim"
+        "of the time that I/O leaves; Jain: the least even; longest wait: of any thread;",
+        style="dim",
     )
+    out.print("beside: cores that the threads used while they did not have the lock.", style="dim")
+    if real is not None:
+        out.print(threeways.side_by_side(real, pair, run_mixes, costs))
+        out.print(f"every number: {path}", soft_wrap=True)
 
 
 def run_search(one: searching.Search, place: Path | None) -> list[searching.Candidate]:
@@ -201,27 +226,16 @@ def front_table(
     best: searching.Candidate | None,
     title: str = "the front: none of these is beaten by another",
 ) -> Table:
-    numbers = ("wait p99", "kept", "Jain", "longest wait")
+    numbers = ("wait p99", "kept", "Jain", "longest wait", "beside")
     listing = table("policy", *numbers, title=title, numbers=numbers)
     for each in found:
         figures = each.figures
         listing.add_row(
-            plain(short(each.policy)) + (" *" if each is best else ""),
+            plain(short_policy(each.policy)) + (" *" if each is best else ""),
             time_text(figures.wait_p99_ns),
             f"{100 * figures.kept:.2f} %",
             f"{figures.jain:.4f}",
             time_text(figures.longest_wait_ns),
+            f"{figures.beside:.2f}",
         )
     return listing
-
-
-def short(policy: str) -> str:
-    """A policy with times that can be read."""
-    name, _, rest = policy.partition(":")
-    parts = []
-    for part in rest.split(",") if rest else []:
-        key, _, value = part.partition("=")
-        if value.endswith("ns") and value[:-2].isdecimal():
-            value = time_text(int(value[:-2])).replace(" ", "")
-        parts.append(f"{key}={value}" if value else key)
-    return f"{name}:{','.join(parts)}" if parts else name

@@ -5,6 +5,9 @@ use super::Adaptive;
 use crate::queue::Queue;
 use crate::{Action, Actions, Nanos, WaiterId};
 
+/// Nobody looks again sooner than this, whatever the parameters.
+const SHORTEST_LOOK: Nanos = Nanos::from_micros(50);
+
 impl Adaptive<'_> {
     /// `who` must act on the present hold: ask now, or set a timer for when it is due.
     pub(super) fn consider(&mut self, now: Nanos, who: WaiterId, actions: &mut Actions) {
@@ -54,7 +57,7 @@ impl Adaptive<'_> {
     /// threads that wait for each other none wakes up every moment to look for nothing.
     fn patience(&self, now: Nanos, who: WaiterId) -> Nanos {
         let waited = now.since(self.slots.at(who).arrived_at).min(self.params.slice);
-        self.slack().max(waited)
+        self.slack().max(waited).max(SHORTEST_LOOK)
     }
 
     /// `who` need not ask yet, and may have to when others are gone. It looks for itself then: a

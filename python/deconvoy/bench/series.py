@@ -1,0 +1,106 @@
+"""A series of runs: in order, with progress, each result kept as it comes."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from deconvoy import __version__, output
+from deconvoy.bench import machine
+from deconvoy.bench.mixed import MIX
+from deconvoy.bench.plan import measure, order
+from deconvoy.bench.process import RunFailed
+from deconvoy.bench.results import Result
+from deconvoy.bench.runtimes import Runtime
+from deconvoy.bench.scenario import Case, scenario_named
+
+# Between two words on how far it is, in seconds.
+SAY_EVERY_S = 60.0
+
+
+def new_result(
+    chosen: Sequence[Runtime], skipped: dict[str, str], settings: dict[str, Any]
+) -> Result:
+    """What is known before the first run; `settings` has the `rounds` and the `seed`."""
+    return Result(
+        command=sys.argv,
+        created_unix_s=time.time(),
+        deconvoy=__version__,
+        machine=machine.describe(),
+        settings=settings,
+        runtimes={runtime.name: runtime.description for runtime in chosen},
+        skipped=skipped,
+    )
+
+
+def new_name(stem: str) -> Path:
+    """A name that no file here has."""
+    names = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
+    return next(path for name in names if not (path := Path(f"{name}.json")).exists())
+
+
+class Sayer:
+    """Says how far a long series is where no bar can be drawn: after its first round, then now
+    and then."""
+
+    def __init__(self, total: int, first_round: int, console: Console, now_s: float) -> None:
+        self._total = total
+        self._first_round = first_round
+        self._console = console
+        self._begun_s = self._said_s = now_s
+
+    def done(self, count: int, now_s: float) -> None:
+        if self._console.is_terminal or not self._first_round <= count < self._total:
+            return
+        if count == self._first_round or now_s - self._said_s >= SAY_EVERY_S:
+            self._said_s = now_s
+            minutes = (now_s - self._begun_s) / count * (self._total - count) / 60
+            said = f"{count} of {self._total} runs done, about {minutes:.0f} min to go"
+            self._console.print(f"deconvoy: {said}")
+
+
+def execute(result: Result, cases: list[Case], rounds: int, path: Path, console: Console) -> None:
+    """Runs all cases `rounds` times and writes the result after every run."""
+    total = rounds * len(cases)
+    console.print(
+        f"deconvoy: {total} runs, {rounds} of each of {len(cases)} cases; "
+        f"results go to {output.plain(str(path))} as they come",
+        soft_wrap=True,
+    )
+    sayer = Sayer(total, len(cases), console, time.monotonic())
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    failed: set[Case] = set()
+    with progress:
+        task = progress.add_task("", total=total)
+        for number, case in enumerate(order(cases, rounds, seed=result.settings["seed"])):
+            name = f"{case.scenario} {case.runtime.name}"
+            if not case.scenario.startswith(MIX):
+                name += f", {case.workers} threads"
+            progress.update(task, description=name)
+            if case not in failed:
+                try:
+                    seed = result.settings["seed"] + number
+                    run = functools.partial(scenario_named(case.scenario).run, seed)
+                    result.runs.append(measure(case, number, run))
+                except RunFailed as error:
+                    failed.add(case)
+                    result.skipped[name] = str(error)
+                result.save(path)
+            progress.advance(task)
+            sayer.done(number + 1, time.monotonic())

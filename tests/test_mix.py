@@ -1,0 +1,133 @@
+"""Workloads as data, in the simulator, in the lab and under CPython."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from commandline import Deconvoy
+from deconvoy import mixes, search
+from deconvoy._native import groups_json, lab_mix, replay, simulate
+from deconvoy.bench.mixed import figures
+from deconvoy.bench.simulated import costs_named
+
+MINE = f"cpython{sys.version_info.major}.{sys.version_info.minor}"
+
+# Each step that every runtime has; bounded, so that it does not depend on how fast anything is.
+WORKLOAD = """
+duration = "100s"
+[[threads]]
+name = "io"
+count = 3
+times = 40
+loop = [
+    { block = { uniform = ["10us", "200us"] } }, { compute = { exponential = "20us" } },
+    { block = "0us" }, { sleep = "5us" }, { send = "task" }, { receive = "done" },
+]
+[[threads]]
+name = "worker"
+loop = [{ receive = "task" }, { compute = { lognormal = ["10us", 0.5] } }, { send = "done" }]
+[[threads]]
+name = "cpu"
+count = 2
+loop = [{ compute = { pareto = ["300us", 1.5] } }]
+"""
+
+
+def test_the_same_workload_runs_everywhere(deconvoy: Deconvoy, tmp_path: Path) -> None:
+    path, out, traces = tmp_path / "mine.toml", tmp_path / "result.json", tmp_path / "traces"
+    path.write_text(WORKLOAD)
+    runtimes = ["sim:adaptive@2", "lab:adaptive", "lab:timer:1ms", f"{MINE}+adaptive", MINE, "c"]
+    named = [part for name in runtimes for part in ("--runtime", name)]
+    done = deconvoy(*("bench", f"mix:{path}", *named, "--runs", "1", "-o", out, "--traces", traces))
+    assert done.returncode == 0, done.stderr
+    result = json.loads(out.read_text())
+    by_runtime = {run["runtime"]: run["values"] for run in result["runs"]}
+    assert set(by_runtime) == set(runtimes) - {"c"}
+    assert "no program of C's runs a workload" in json.dumps(result["skipped"])
+    assert len(list(traces.iterdir())) == len(by_runtime)
+    for name, values in by_runtime.items():
+        groups = {group["name"]: group for group in values["groups"]}
+        assert (groups["io"]["threads"], groups["cpu"]["threads"]) == (3, 2), name
+        # One for each time that it comes back from a call: five a round.
+        assert groups["io"]["acquires"] >= 3 * 40 * 5, name
+        assert groups["worker"]["acquires"] >= 3 * 40, name
+        assert 0 < values["kept"] <= 1.1 and 0 < values["jain"] <= 1, name
+    for trace in traces.iterdir():
+        replay(trace)
+
+
+def test_a_workload_that_is_not_there_is_one_line(deconvoy: Deconvoy, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.toml"
+    bad.write_text("threads = []")
+    for name, says in [
+        ("mix:nope", "no mix 'nope', and no such file"),
+        (f"mix:{bad}", "a mix needs threads"),
+        ("mixes", "no scenario 'mixes'; there are messaging, countdown, mix:NAME and mix:FILE"),
+    ]:
+        done = deconvoy("bench", name, "--runtime", "lab:adaptive")
+        assert done.returncode == 2
+        assert len(done.stderr.splitlines()) == 1 and says in done.stderr, done.stderr
+
+
+def test_a_lock_without_a_trace_is_skipped(deconvoy: Deconvoy, tmp_path: Path) -> None:
+    out = tmp_path / "result.json"
+    done = deconvoy("bench", "mix:cpu-2", "--runtime", "lab:std", "--runs", "1", "-o", out)
+    assert done.returncode == 0
+    assert "a lock without a policy leaves no trace" in done.stdout, done.stdout
+
+
+# Processor time that a thread is owed may come late where others run beside the test: shares are
+# judged, and they are of the lock. On the machine's own cores, whatever they are.
+@pytest.mark.parametrize(
+    ("mix", "policy", "least"),
+    [
+        ("cpu-2", "adaptive", 0.9),
+        ("cpu-2", "timeout", 0.9),
+        ("cpu-8", "adaptive", 0.9),
+        ("cpued", "adaptive", 0.9),
+        ("alternates", "adaptive", 0.0),
+        ("io-computes", "adaptive", 0.9),
+        ("saturated", "adaptive", 0.0),
+        ("hundred", "adaptive", 0.5),
+    ],
+)
+def test_nobody_starves_in_the_lab(tmp_path: Path, mix: str, policy: str, least: float) -> None:
+    path = tmp_path / "lab.trace"
+    lab_mix(policy, mixes.load(mix), 1, path)
+    groups = json.loads(groups_json(path))
+    found = figures(groups)
+    assert found["jain"] >= least, groups
+    assert all(min(group["held_ns"]) > 0 for group in groups), groups
+
+
+@pytest.mark.parametrize("cores", [2, 8])
+def test_the_trace_of_a_simulation_says_what_the_simulator_says(tmp_path: Path, cores: int) -> None:
+    path = tmp_path / "sim.trace"
+    outcome = json.loads(
+        simulate("adaptive", cores, mixes.load("many-io"), costs_named("here"), 1, path)
+    )
+    groups = {group["name"]: group for group in json.loads(groups_json(path))}
+    for told in outcome["groups"]:
+        group = groups[told["name"]]
+        assert group["acquires"] == told["acquired"]
+        assert sum(group["held_ns"]) == pytest.approx(told["held_ns"], rel=0.001)
+        assert group["longest_wait_ns"] == pytest.approx(told["longest_wait_ns"], rel=0.2)
+    on = search.cases(["many-io"], [cores])
+    kept = search.judge("adaptive", on, costs_named("here"), 1).figures.kept
+    found = figures(list(groups.values()))
+    assert found["kept"] == pytest.approx(kept, rel=0.01)
+
+
+def test_a_search_runs_its_winner_on_real_threads(deconvoy: Deconvoy, tmp_path: Path) -> None:
+    mix = tmp_path / "short.toml"
+    mix.write_text(WORKLOAD.replace("times = 40", "times = 10"))
+    options = ("--population", "4", "--generations", "0", "--runs", "1", "--cores", "2")
+    done = deconvoy("policies", "search", "--mix", mix, *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "wait p99, sim" in done.stdout and "kept, CPython" in done.stdout, done.stdout
+    made = json.loads(next(tmp_path.glob("deconvoy-search-*.json")).read_text())
+    kinds = {run["runtime"].partition(":")[0].partition("+")[0] for run in made["runs"]}
+    assert kinds == {"sim", "lab", MINE}
