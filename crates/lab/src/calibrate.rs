@@ -59,9 +59,11 @@ pub fn measure(mut said: impl FnMut(&str)) -> io::Result<Measured> {
     said("wake-ups");
     let (wakes, fresh) = (wake_ups(ASLEEP_NS), wake_ups(FRESH_NS));
     let spin = spin();
+    let hand_off = hand_off();
     said("context switches");
     let switch = switches();
     let (affinity, migrate) = affinity();
+    let interrupt = (interrupts() - 2.0 * median(switch.clone())).max(0.0);
     said("timers");
     let idle = median(wakes.idle.clone());
     let late = timers();
@@ -79,6 +81,8 @@ pub fn measure(mut said: impl FnMut(&str)) -> io::Result<Measured> {
         ("fresh_wake_ns", quantiles(fresh.idle)),
         ("switch_ns", quantiles(switch)),
         ("spin_ns", vec![spin]),
+        ("hand_off_ns", vec![hand_off]),
+        ("interrupt_ns", vec![interrupt.round()]),
         // What a sleeper is late by, less what it takes to wake up.
         ("timer_ns", vec![(median(late) - idle).max(0.0)]),
         ("affinity_ns", vec![affinity]),
@@ -277,6 +281,82 @@ fn switches() -> Vec<u64> {
         OS.allow(&allowed);
     });
     times
+}
+
+/// From a release until a thread on another core has the lock that stays awake for it.
+fn hand_off() -> f64 {
+    const TURNS: usize = 2_000;
+    const ELSEWHERE_NS: u64 = 30_000;
+    let (wants, over, given) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
+    with_gil!(&gil("adaptive"), gil => {
+        let compute = || {
+            let me = gil.start_thread("computes");
+            let mut held = gil.acquire(me);
+            while !over.load(Ordering::Relaxed) {
+                if gil.is_asked() || wants.load(Ordering::Relaxed) {
+                    gil.answered();
+                    given.store(now(), Ordering::Relaxed);
+                    gil.release(held);
+                    held = gil.acquire(me);
+                }
+            }
+            gil.release(held);
+        };
+        let mut taken = Vec::new();
+        std::thread::scope(|scope| {
+            scope.spawn(compute);
+            let me = gil.start_thread("comes");
+            for _ in 0..TURNS {
+                let elsewhere = now() + ELSEWHERE_NS;
+                while now() < elsewhere {
+                    std::hint::spin_loop();
+                }
+                wants.store(true, Ordering::Relaxed);
+                let held = gil.acquire(me);
+                let at = now();
+                wants.store(false, Ordering::Relaxed);
+                taken.push(at.saturating_sub(given.load(Ordering::Relaxed)));
+                gil.release(held);
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        median(taken)
+    })
+}
+
+/// For how long a thread does not run in which another one's timer goes off, on the same core: that
+/// one sleeps again at once.
+fn interrupts() -> f64 {
+    const SLEEP: Duration = Duration::from_micros(400);
+    const GAP_NS: u64 = 1_000;
+    let Some(allowed) = OS.allowed() else { return 0.0 };
+    let Some(place) = allowed.iter().position(|&word| word != 0) else { return 0.0 };
+    let mut one_core = [0; 16];
+    one_core[place] = 1 << allowed[place].trailing_zeros();
+    let (over, wakes) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mut gaps = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            OS.allow(&one_core);
+            while !over.load(Ordering::Relaxed) {
+                std::thread::sleep(SLEEP);
+                wakes.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        OS.allow(&one_core);
+        let (mut before, mut seen) = (now(), 0);
+        while gaps.len() < ROUNDS / 2 {
+            let at = now();
+            let woke = wakes.load(Ordering::Relaxed);
+            if at - before > GAP_NS && woke != seen {
+                gaps.push(at - before);
+            }
+            (before, seen) = (at, woke);
+        }
+        over.store(true, Ordering::Relaxed);
+        OS.allow(&allowed);
+    });
+    median(gaps)
 }
 
 /// To set where the calling thread may run: without a move, and with one.

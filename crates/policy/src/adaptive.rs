@@ -156,9 +156,7 @@ impl<'a> Adaptive<'a> {
         }
         let Some(hold) = self.hold else {
             // The lock is kept for one who has not taken it yet; this may be a better one.
-            if let Some(next) = self.next(now).filter(|&next| self.granted != Some(next)) {
-                self.grant(next, actions);
-            }
+            self.grant_anew(now, who, actions);
             return self.look_later(now, who, actions);
         };
         if self.keeps_timer(who) || self.goes_first(now, who) {
@@ -259,11 +257,15 @@ impl<'a> Adaptive<'a> {
         let slice_returns = credit < self.params.wakeup && self.returns(now);
         if slice_returns || (expected_back && would_preempt) {
             let at = now.after(grace);
-            self.linger(now, next, at.after(self.params.linger), true, actions);
+            let from = now.after(self.params.grace);
+            self.linger(now, next, from, at.after(self.params.linger), actions);
             self.set_timer(next, at, actions);
         } else if let Some(other) = self.instead_of(now, next) {
-            // The lock is not kept idle until a sleeper has woken up: it wakes up and asks.
-            self.set_timer(next, now, actions);
+            // The lock is not kept idle until a sleeper has woken up: it wakes up and asks, unless it
+            // is on its way.
+            if self.slots.at(next).timer == Nanos::ZERO || self.slots.at(next).timer > now {
+                self.set_timer(next, now, actions);
+            }
             if asked { self.grant(other, actions) } else { self.wake(other, actions) }
         } else if asked || now.since(self.slots.at(next).arrived_at) >= self.params.wakeup {
             self.grant(next, actions);
@@ -279,10 +281,21 @@ impl<'a> Adaptive<'a> {
         if self.hold.is_some() {
             if self.keeps_timer(who) || self.unheard(now) {
                 self.consider(now, who, actions);
+                self.stays_awake_if_next(now, who, actions);
             } else {
                 self.look_later(now, who, actions);
             }
-        } else if let Some(next) = self.next(now).filter(|&next| self.granted != Some(next)) {
+        } else {
+            self.grant_anew(now, who, actions);
+            self.look_later(now, who, actions);
+        }
+    }
+
+    /// The lock is free, and `who` is awake: it gets the lock if it is next, whoever was told to take
+    /// it. For a sleeper that is next nobody is told again to wait who is about to take it.
+    fn grant_anew(&mut self, now: Nanos, who: WaiterId, actions: &mut Actions) {
+        let next = self.next(now).filter(|&next| self.granted != Some(next));
+        if let Some(next) = next.filter(|&next| next == who || self.granted.is_none()) {
             self.grant(next, actions);
         }
     }
@@ -334,12 +347,14 @@ impl Policy for Adaptive<'_> {
     }
 
     /// A waiter without credit sees every other thread use a slice before it, and each of them
-    /// earn at most the credit cap and what those slices are worth. `wakeup` is what a turn may
-    /// overrun by before it is asked: `guard` and the slack of a timer.
+    /// earn at most the credit cap and what those slices are worth. A turn may overrun before it is
+    /// asked: by `guard`, by the slack of a timer, which is below `wakeup`, and by a slice if it is of
+    /// a thread that never computed so far.
     fn bound(&self, threads: u32, check: Nanos) -> Option<Nanos> {
         let n = u64::from(threads.max(1));
         let p = &self.params;
-        let turn = p.slice.0 + p.guard.0 + p.wakeup.0 + check.0 + p.grace.0;
+        let overrun = p.guard.0 + p.wakeup.0.max(p.slice.0);
+        let turn = p.slice.0 + overrun + check.0 + p.grace.0;
         let slices = turn.saturating_mul(n);
         Some(Nanos(slices.saturating_add(p.credit.0).saturating_mul(n + 1)))
     }

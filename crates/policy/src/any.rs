@@ -137,8 +137,9 @@ fn parse_adaptive(options: &str) -> Result<adaptive::Params, ParseError<'_>> {
     Ok(p)
 }
 
-/// One of the policies.
+/// One of the policies. There is one a lock, and no heap to put a large one on.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant)]
 pub enum AnyPolicy<'a> {
     Classic(Classic<'a>),
     Timeout(Timeout<'a>),

@@ -8,7 +8,7 @@ pub struct Driver {
     /// So many threads can run at a time.
     pub cores: u32,
     /// It runs the instructions itself, and gives the lock up every so many of them if the policy
-    /// is one of [`Spec::instructions`].
+    /// is one of [`crate::Spec::instructions`].
     pub counts_instructions: bool,
 }
 

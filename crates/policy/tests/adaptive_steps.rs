@@ -18,7 +18,11 @@ impl<'a> Told<'a> {
     }
 
     fn with(spec: &str, slots: &'a mut [Slot], threads: u32) -> Told<'a> {
-        let policy = Spec::parse(spec).unwrap().build(DRIVER, slots);
+        Told::on(DRIVER, spec, slots, threads)
+    }
+
+    fn on(driver: Driver, spec: &str, slots: &'a mut [Slot], threads: u32) -> Told<'a> {
+        let policy = Spec::parse(spec).unwrap().build(driver, slots);
         let mut told = Told { policy, now: Nanos::from_millis(1) };
         for who in (0..threads).map(WaiterId) {
             told.tell(Event::Start { who, priority: 0 });
@@ -246,7 +250,48 @@ fn adaptive_does_not_wait_for_a_sleeper_while_another_is_awake() {
     assert!(actions.contains(&Action::Ask { who: comes }), "{actions:?}");
     let actions = told.tell(Event::Release { who: hog, asked: true });
     assert!(actions.contains(&Action::Grant { who: comes }), "{actions:?}");
-    assert_eq!(timer_of(sleeper, &actions), Some(told.now));
+    assert_eq!(timer_of(sleeper, &actions), None, "it is on its way");
+    // Nobody who only looks gives the lock to the sleeper now; it does itself, when it is awake.
+    let looks = told.tell(Event::Arrive { who: hog });
+    assert!(!looks.iter().any(|action| matches!(action, Action::Grant { .. })), "{looks:?}");
+    let actions = told.tell(Event::Expire { who: sleeper });
+    assert!(actions.contains(&Action::Grant { who: sleeper }), "{actions:?}");
+}
+
+/// With several cores one waits awake behind a holder that needs the lock for a moment, and one that was
+/// passed over, asleep, does so too as soon as it has woken up.
+#[test]
+fn adaptive_keeps_one_awake_that_was_passed_over() {
+    let threads = [0, 1, 2, 3].map(WaiterId);
+    let [holder, asleep, second, third] = threads;
+    let mut slots = [Slot::default(); 4];
+    let driver = Driver { cores: 4, ..DRIVER };
+    let mut told = Told::on(driver, "adaptive", &mut slots, 4);
+    for who in threads {
+        told.tell(Event::Acquire { who });
+        told.pass(Nanos::from_micros(20));
+        told.tell(Event::Release { who, asked: false });
+        told.pass(Nanos::from_millis(10));
+    }
+    let lingers = |actions: &[Action], of| {
+        actions.iter().any(|&action| {
+            matches!(action, Action::Linger { who, until } if who == of && until > Nanos::ZERO)
+        })
+    };
+    told.tell(Event::Acquire { who: holder });
+    assert!(lingers(&told.tell(Event::Arrive { who: asleep }), asleep));
+    // It sleeps by now.
+    told.pass(Nanos::from_micros(400));
+    assert!(lingers(&told.tell(Event::Arrive { who: second }), second));
+    assert!(!lingers(&told.tell(Event::Arrive { who: third }), third), "one is enough");
+    let actions = told.tell(Event::Release { who: holder, asked: false });
+    assert!(actions.contains(&Action::Wake { who: second }), "{actions:?}");
+    assert_eq!(timer_of(asleep, &actions), Some(told.now));
+    told.tell(Event::Acquire { who: second });
+    let actions = told.tell(Event::Expire { who: asleep });
+    assert!(lingers(&actions, asleep), "{actions:?}");
+    let actions = told.tell(Event::Release { who: second, asked: false });
+    assert!(actions.contains(&Action::Wake { who: asleep }), "{actions:?}");
 }
 
 /// A thread that is not next looks again after as long as it has waited: of a hundred that wait for

@@ -28,7 +28,7 @@ fn programs() -> impl Strategy<Value = Vec<Program>> {
 }
 
 fn world() -> impl Strategy<Value = World> {
-    (1u32..3, 0u64..60_000, 100u64..20_000, any::<u64>(), any::<bool>()).prop_map(
+    (1u32..6, 0u64..60_000, 100u64..20_000, any::<u64>(), any::<bool>()).prop_map(
         |(cores, wake_ns, check_ns, seed, counts)| World {
             cores,
             wake_ns,

@@ -76,8 +76,8 @@ fn report_json(py: Python<'_>, path: PathBuf) -> PyResult<String> {
 fn groups_json(py: Python<'_>, path: PathBuf) -> PyResult<String> {
     py.detach(|| {
         let trace = open(&path)?;
-        if !trace.is_whole() {
-            let why = "the trace is not whole: its first events were overwritten";
+        if trace.overwritten > 0 {
+            let why = "its first events were overwritten";
             return Err(PyValueError::new_err(format!("{}: {why}", path.display())));
         }
         serde_json::to_string(&analyse::groups(&trace))

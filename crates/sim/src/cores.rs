@@ -30,6 +30,8 @@ pub struct Core {
     pub switches: u64,
     /// Somebody has woken up here since the last look at who is to run.
     pub woke_up: bool,
+    /// Until when it is busy with the last timer that went off here.
+    pub interrupted_until: u64,
 }
 
 impl Core {
@@ -43,6 +45,7 @@ impl Core {
             idle_since: 0,
             switches: 0,
             woke_up: false,
+            interrupted_until: 0,
         }
     }
 

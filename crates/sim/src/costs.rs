@@ -41,6 +41,12 @@ pub struct Costs {
     pub switch_ns: Latency,
     /// Until a thread that spins has seen what it waits for.
     pub spin_ns: u64,
+    /// From a release until a thread that stays awake has the lock, with all that both do for it. To
+    /// begin to wait, and to ask, takes half of that.
+    pub hand_off_ns: u64,
+    /// What it costs a thread that runs when another one's timer goes off on its core, beside the
+    /// switches from one to the other.
+    pub interrupt_ns: u64,
     /// A timer is late by this.
     pub timer_ns: Latency,
     /// A thread that sets where it may run, if it stays where it is.
@@ -107,6 +113,8 @@ impl Default for Costs {
             fresh_wake_ns: Latency::always(4_500),
             switch_ns: Latency::always(1_500),
             spin_ns: 200,
+            hand_off_ns: 800,
+            interrupt_ns: 2_000,
             timer_ns: Latency::always(55_000),
             affinity_ns: 1_000,
             migrate_ns: 20_000,

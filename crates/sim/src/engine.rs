@@ -244,6 +244,7 @@ impl<'s, O: Observer + Placed> Sim<'s, O> {
     fn wakes_by_itself(&mut self, thread: u32) {
         match self.threads[thread as usize].state {
             State::Blocked(On::Time | On::Gate | On::Switch { polls: true }) => {
+                self.interrupts(self.threads[thread as usize].core);
                 self.unblock(thread, Waker::Nobody);
             }
             other => panic!("thread {thread} wakes up by itself, and is {other:?}"),

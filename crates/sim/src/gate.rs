@@ -1,6 +1,6 @@
 //! What happens at the lock: the gate of `deconvoy-gil` and CPython's protocol, in virtual time.
 
-use deconvoy_policy::driver::{FLOOR, LONGEST_SLEEP, OUT_OF_THE_WAY, ROW, SWITCH_LINGER};
+use deconvoy_policy::driver::{FLOOR, ROW};
 use deconvoy_policy::home::{Keep, Linger, Next, Place};
 use deconvoy_policy::{Action, Event, Nanos, Observer, Policy, WaiterId};
 
@@ -52,7 +52,7 @@ impl<O: Observer + Placed> Sim<'_, O> {
 
     /// Tells one that waits to look at the lock; whether it was awake. `None`: it does not wait.
     fn wake(&mut self, who: u32) -> Option<bool> {
-        let spin = self.costs.spin_ns;
+        let hand_off = self.costs.hand_off_ns.saturating_sub(self.costs.acquire_ns);
         let thread = self.thread(who);
         if !thread.inside {
             return None;
@@ -68,7 +68,7 @@ impl<O: Observer + Placed> Sim<'_, O> {
             }
             _ => {
                 if todo == Todo::Spin {
-                    self.redirect(who, spin, Todo::Look);
+                    self.redirect(who, hand_off, Todo::Look);
                 }
                 Some(true)
             }
@@ -76,7 +76,7 @@ impl<O: Observer + Placed> Sim<'_, O> {
     }
 
     /// Has a thread that sleeps at the gate do something, at the cost of the one whose turn it is.
-    fn wake_up(&mut self, who: u32, todo: Todo) {
+    pub(crate) fn wake_up(&mut self, who: u32, todo: Todo) {
         self.debt += self.draw(|costs| costs.wake_ns);
         let work = self.costs.acquire_ns;
         self.will(who, work, todo);
@@ -117,8 +117,7 @@ impl<O: Observer + Placed> Sim<'_, O> {
             return;
         }
         let awake = self.wake(who);
-        let keep = self.place_of(who).keep;
-        self.lock.next = self.home.next(keep, awake);
+        self.lock.next = self.home.next(self.place_of(who).keep, awake);
         self.lock.hold = if awake.is_some() { Hold::Kept(who) } else { Hold::Free };
     }
 
@@ -147,6 +146,7 @@ impl<O: Observer + Placed> Sim<'_, O> {
         mine.floor = now + FLOOR.0;
         mine.switches = switches;
         mine.todo = Todo::Park;
+        self.debt += self.costs.hand_off_ns / 2;
         self.lock.waiting += 1;
         if self.step(Event::Arrive { who: WaiterId(thread) }, thread) {
             self.asks(thread);
@@ -170,6 +170,7 @@ impl<O: Observer + Placed> Sim<'_, O> {
         self.will(thread, 0, Todo::Acquire);
         self.has_guard = true;
         let Hold::Held(holder) = self.lock.hold else { return };
+        self.debt += self.costs.hand_off_ns / 2;
         self.lock.asked = true;
         self.totals.asks += 1;
         if same && !std::mem::replace(&mut self.lock.request, true) {
@@ -273,7 +274,7 @@ impl<O: Observer + Placed> Sim<'_, O> {
     }
 
     /// It may run where `keep` says from now on.
-    fn settle(&mut self, thread: u32, keep: Keep) {
+    pub(crate) fn settle(&mut self, thread: u32, keep: Keep) {
         if self.threads[thread as usize].keep != keep {
             self.thread(thread).keep = keep;
             self.debt += self.costs.affinity_ns;
@@ -318,20 +319,6 @@ impl<O: Observer + Placed> Sim<'_, O> {
         self.will(thread, 0, Todo::Begin);
     }
 
-    /// Lets those go on who were made to give the lock up.
-    fn announce_taken(&mut self) {
-        while let Some(who) = self.lock.forced.pop() {
-            let calls = match self.threads[who as usize].todo {
-                Todo::Yield { calls } | Todo::YieldSpin { calls } => calls,
-                other => panic!("{who} was made to give way, and is to {other:?}"),
-            };
-            match self.threads[who as usize].state {
-                State::Blocked(_) => self.wake_up(who, Todo::Yield { calls }),
-                _ => self.redirect(who, self.costs.spin_ns, Todo::Yield { calls }),
-            }
-        }
-    }
-
     /// Gives the lock up; whether it has to let another one have it first.
     pub(crate) fn release(&mut self, thread: u32) -> bool {
         assert!(self.holds(thread), "{thread} gives up what it does not hold");
@@ -349,52 +336,5 @@ impl<O: Observer + Placed> Sim<'_, O> {
         self.totals.forced += u64::from(asked);
         self.step(Event::Release { who: WaiterId(thread), asked }, thread);
         std::mem::replace(&mut self.lock.request, false) && self.forces_switch
-    }
-
-    /// Waits until another one has had the lock.
-    pub(crate) fn lets_another(&mut self, thread: u32, calls: bool) {
-        let now = self.now;
-        if self.lock.taken != self.threads[thread as usize].taken {
-            return self.goes_on(thread, calls);
-        }
-        match self.lock.next {
-            Next::IsAwake => {
-                self.lock.forced.push(thread);
-                self.will(thread, SWITCH_LINGER.0, Todo::YieldSpin { calls });
-            }
-            Next::SharesTheCore => {
-                let keep = self.home.keep_of_last();
-                let mine = self.thread(thread);
-                mine.keep = keep;
-                mine.nap = (mine.nap * 2).clamp(OUT_OF_THE_WAY.0, LONGEST_SLEEP.0);
-                let until = now + mine.nap + self.draw(|costs| costs.timer_ns);
-                self.agenda.set(self.place_of_thread(thread), until);
-                let work = self.draw(|costs| costs.call_ns);
-                self.will(thread, work, Todo::Yield { calls });
-                self.leave_core(thread, State::Blocked(On::Switch { polls: true }));
-            }
-            Next::Sleeps => {
-                self.lock.forced.push(thread);
-                self.will(thread, self.costs.acquire_ns, Todo::Yield { calls });
-                self.leave_core(thread, State::Blocked(On::Switch { polls: false }));
-            }
-        }
-    }
-
-    pub(crate) fn stops_yielding(&mut self, thread: u32, calls: bool) {
-        if self.lock.taken != self.threads[thread as usize].taken {
-            return self.goes_on(thread, calls);
-        }
-        self.will(thread, self.costs.acquire_ns, Todo::Yield { calls });
-        self.leave_core(thread, State::Blocked(On::Switch { polls: false }));
-    }
-
-    fn goes_on(&mut self, thread: u32, calls: bool) {
-        self.settle(thread, Keep::Anywhere);
-        if calls {
-            self.makes_call(thread);
-        } else {
-            self.will(thread, self.acquire_ns(thread), Todo::Acquire);
-        }
     }
 }

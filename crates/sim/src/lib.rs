@@ -11,6 +11,7 @@ mod check;
 mod cores;
 pub mod costs;
 mod engine;
+mod forced;
 mod gate;
 mod latency;
 pub mod outcome;

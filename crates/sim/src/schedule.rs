@@ -209,6 +209,25 @@ impl<O: Observer + Placed> Sim<'_, O> {
         self.make_ready(thread, waker);
     }
 
+    /// A timer goes off on a core: whoever runs there has so much more to do. Those that go off while
+    /// the core is busy with another one are looked at on the way.
+    pub(crate) fn interrupts(&mut self, core: u32) {
+        let Some(thread) = self.cores[core as usize].current else { return };
+        self.account(core);
+        let whole = self.costs.interrupt_ns;
+        let busy = self.cores[core as usize].interrupted_until > self.now;
+        let cost = if busy { whole / 10 } else { whole };
+        self.cores[core as usize].interrupted_until = self.now + whole;
+        let longer = |left: u64| left.saturating_add(cost);
+        let thread = &mut self.threads[thread as usize];
+        thread.work = longer(thread.work);
+        if thread.todo == Todo::Compute {
+            thread.compute = longer(thread.compute);
+            thread.quantum = longer(thread.quantum);
+        }
+        self.set_core(core);
+    }
+
     fn make_ready(&mut self, thread: u32, waker: Waker) {
         let core = self.select(thread, waker);
         let from = self.threads[thread as usize].core;

@@ -99,13 +99,20 @@ def countdown_mix(workers: int, work: int, instruction: float) -> str:
     return 'duration = "1000000s"\n' + threads("count", workers, loop, "times = 1")
 
 
-def messaging_mix(workers: int, work: int, seconds: float, with_client: bool = True) -> str:
-    """`messaging` as a workload: a server of four calls a message, CPU-bound threads, a client."""
+def messaging_mix(
+    workers: int,
+    work: int,
+    seconds: float,
+    with_client: bool = True,
+    between_ns: float = BETWEEN_CALLS_NS,
+) -> str:
+    """`messaging` as a workload: a server of four calls a message, CPU-bound threads, a client.
+    `between_ns`: what the server computes between two calls."""
     parts = [f'duration = "{seconds}s"\n']
     if workers:
         parts.append(threads("spin", workers, '{ compute = "forever" }'))
     if with_client:
-        between = f'{{ compute = "{BETWEEN_CALLS_NS}ns" }}'
+        between = f'{{ compute = "{between_ns:.0f}ns" }}'
         calls = '{ receive = "request" }', '{ native = "3us" }', '{ send = "head" }'
         steps = ", ".join(
             step for call in (*calls, '{ send = "body" }') for step in (call, between)

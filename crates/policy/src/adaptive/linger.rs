@@ -73,13 +73,14 @@ impl Awake {
 }
 
 impl Adaptive<'_> {
-    /// `who` stays awake, or wakes up, until then. Whoever is next takes the place of another.
+    /// `who` is awake `from` then, as far as is known, `until` then. It takes the place of another if
+    /// there is none left.
     pub(super) fn linger(
         &mut self,
         now: Nanos,
         who: WaiterId,
+        from: Nanos,
         until: Nanos,
-        wakes: bool,
         actions: &mut Actions,
     ) {
         if self.awake.room == 0 || !self.awake.pays() {
@@ -94,17 +95,27 @@ impl Adaptive<'_> {
         }
         if let Some(place) = self.awake.place(now, who) {
             let was = place.filter(|one| one.who == who && one.until > now).map(|one| one.from);
-            let from = was.unwrap_or(if wakes { now.after(self.params.grace) } else { now });
+            let from = was.unwrap_or(from).min(from);
             *place = Some(Lingerer { who, from, until });
             actions.push(Action::Linger { who, until });
         }
     }
 
-    /// Of those who are awake one whose turn comes last.
+    /// Of those who are awake the one whose turn comes last: one that computes, else who came last.
     fn last_awake(&self) -> Option<WaiterId> {
         let all = || self.awake.places.iter().flatten().map(|one| one.who);
         let computes = all().find(|&who| !self.ready.holds(&self.slots, who));
-        computes.or_else(|| all().last())
+        computes.or_else(|| all().max_by_key(|&who| self.slots.at(who).arrived_at))
+    }
+
+    /// One that was passed over asleep has woken up: it stays awake, to be first from now on, in the
+    /// place of one that came later if need be. The one whose slice it is keeps its place.
+    pub(super) fn stays_awake_if_next(&mut self, now: Nanos, who: WaiterId, actions: &mut Actions) {
+        let Some(hold) = self.hold.filter(|_| self.ready.head() == Some(who)) else { return };
+        let later = self.last_awake().filter(|&other| self.ready.holds(&self.slots, other));
+        if self.awake.place(now, who).is_some() || later.is_some() {
+            self.linger_behind(now, &hold, who, Nanos::ZERO, actions);
+        }
     }
 
     pub(super) fn score_linger(&mut self, now: Nanos, taker: WaiterId) {
@@ -125,24 +136,34 @@ impl Adaptive<'_> {
         who: WaiterId,
         actions: &mut Actions,
     ) {
-        let ahead: u64 = self
-            .awake
-            .now(now)
-            .filter(|&one| one != who)
-            .map(|one| self.slots.at(one).burst.0)
-            .sum();
-        let expected = Nanos(self.slots.at(hold.who).burst.0.saturating_add(ahead));
+        let others = self.awake.now(now).filter(|&one| one != who);
+        let ahead = Nanos(others.map(|one| self.slots.at(one).burst.0).sum());
         let interrupted = self.turn == Some(who) && hold.credit.0 > 0;
         let room = self.awake.place(now, who).is_some();
-        let moment = interrupted || (hold.credit >= self.params.wakeup && room);
-        if moment && expected < self.params.linger {
-            let until = now.after(self.params.linger).after(expected);
-            self.linger(now, who, until, false, actions);
+        if interrupted || (hold.credit >= self.params.wakeup && room) {
+            self.linger_behind(now, hold, who, ahead, actions);
         }
     }
 
-    /// Who is awake and can have the lock while `next` wakes up: of those that wait for credit whoever
-    /// came first, else the one whose slice it is.
+    /// `who` stays awake behind the holder, and others who need the lock for `ahead`, if that is not for
+    /// long.
+    fn linger_behind(
+        &mut self,
+        now: Nanos,
+        hold: &Hold,
+        who: WaiterId,
+        ahead: Nanos,
+        actions: &mut Actions,
+    ) {
+        let expected = self.slots.at(hold.who).burst.after(ahead);
+        if expected < self.params.linger {
+            let until = now.after(self.params.linger).after(expected);
+            self.linger(now, who, now, until, actions);
+        }
+    }
+
+    /// Who is awake and can have the lock while `next` wakes up: of those that are ready whoever came
+    /// first, else one that computes.
     pub(super) fn instead_of(&self, now: Nanos, next: WaiterId) -> Option<WaiterId> {
         if self.awake.holds(now, next) {
             return None;

@@ -28,7 +28,7 @@ impl Adaptive<'_> {
             }
             self.slots.at_mut(who).asked_at = now;
             actions.push(Action::Ask { who });
-            self.linger(now, who, now.after(self.params.linger), false, actions);
+            self.linger(now, who, now, now.after(self.params.linger), actions);
             self.set_timer(who, now.after(self.params.slice), actions);
             let behind = Queue::behind(&self.slots, who).filter(|_| unheard);
             for other in self.heads().into_iter().chain([behind]).flatten() {
@@ -53,17 +53,24 @@ impl Adaptive<'_> {
         Nanos(self.params.wakeup.0.saturating_sub(self.params.guard.0.saturating_mul(2)))
     }
 
-    /// One that has waited for longer than that anyway may wait as long again, up to a slice: of many
-    /// threads that wait for each other none wakes up every moment to look for nothing.
+    /// One that has waited for longer than that anyway may be as late, up to a slice, where the holder
+    /// has never computed so far: of many threads that wait for each other none is woken all the time
+    /// to look for nothing.
     fn patience(&self, now: Nanos, who: WaiterId) -> Nanos {
-        let waited = now.since(self.slots.at(who).arrived_at).min(self.params.slice);
-        self.slack().max(waited).max(SHORTEST_LOOK)
+        self.waited(now, who).min(self.params.slice).max(self.slack())
+    }
+
+    fn waited(&self, now: Nanos, who: WaiterId) -> Nanos {
+        now.since(self.slots.at(who).arrived_at)
     }
 
     /// `who` need not ask yet, and may have to when others are gone. It looks for itself then: a
-    /// sleeper that had no timer would have to be woken to be given one.
+    /// sleeper that had no timer would have to be woken to be given one. After as long as it has
+    /// waited: a thousand threads that looked every few milliseconds would do little else, and keep
+    /// the holder from its core.
     pub(super) fn look_later(&mut self, now: Nanos, who: WaiterId, actions: &mut Actions) {
-        self.set_timer(who, now.after(self.patience(now, who)), actions);
+        let later = self.waited(now, who).max(self.slack()).max(SHORTEST_LOOK);
+        self.set_timer(who, now.after(later), actions);
     }
 
     /// The lock has a new holder: whoever may ask it first needs a timer that is early enough. It is

@@ -38,7 +38,8 @@ fn quantile(sorted: &[u64], percent: usize) -> u64 {
     sorted.get(place).copied().unwrap_or(0)
 }
 
-/// The groups of a trace by name. Only of a whole trace: each wait is read from the events.
+/// The groups of a trace by name. Each wait is read from the events, so none of these may have been
+/// overwritten; one that a thread was killed in the middle of does not matter.
 pub fn groups(trace: &Trace) -> Vec<Group> {
     let mut since: BTreeMap<u16, u64> = BTreeMap::new();
     let mut waits: BTreeMap<u16, Vec<u64>> = BTreeMap::new();
