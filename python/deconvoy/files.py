@@ -12,28 +12,31 @@ from deconvoy.errors import UserError
 def check_new(path: Path, force: bool) -> None:
     """Raises UserError unless a file may be written to `path`; `force`: in place of another."""
     folder = path.parent
-    if not folder.is_dir():
-        raise UserError(f"cannot write {path}: there is no folder {folder}: make it first")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise UserError(f"cannot write to {folder}: Permission denied")
-    if path.is_dir():
-        raise UserError(f"{path} is a folder: name a file")
-    if path.exists() and not path.is_file():
-        raise UserError(f"{path} is no regular file: name another")
-    if path.exists() and not force:
-        raise UserError(f"{path} exists: --force replaces it")
+    try:
+        if not folder.is_dir():
+            raise UserError(f"cannot write {path}: there is no folder {folder}: make it first")
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise UserError(f"cannot write to {folder}: Permission denied")
+        if path.is_dir():
+            raise UserError(f"{path} is a folder: name a file")
+        if path.exists() and not path.is_file():
+            raise UserError(f"{path} is no regular file: name another")
+        if path.exists() and not force:
+            raise UserError(f"{path} exists: --force replaces it")
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from None
 
 
 def write_whole(path: Path, text: str, mode: int = 0o600) -> None:
-    """Writes the file anew beside the old one and then in its place: a kill at any point leaves one
-    or the other, whole. A link stays a link.
+    """Writes the file anew (UTF-8) beside the old one and then in its place: a kill at any point
+    leaves one or the other, whole. A link stays a link.
 
     Raises OSError when it cannot be written.
     """
     place = path.resolve()
     handle, name = tempfile.mkstemp(dir=place.parent, prefix=place.name, suffix=".part")
     try:
-        with os.fdopen(handle, "w") as file:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
         os.chmod(name, mode)
         os.replace(name, place)

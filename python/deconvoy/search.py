@@ -23,9 +23,7 @@ from scipy.stats import qmc
 
 from deconvoy import mixes
 from deconvoy._native import simulate
-
-# Threads of this name only compute.
-CPU = "cpu"
+from deconvoy.bench.mixed import CPU, IO
 
 # A wait shorter than this is one hand-off: no policy is the better for less.
 HAND_OFF_NS = 5_000
@@ -179,9 +177,9 @@ def judge(policy: str, on: Sequence[Case], costs: str, seed: int) -> Candidate:
         kept.append(share)
         jain += [one["jain"] for one in cpu]
         longest = max(longest, *(one["longest_wait_ns"] for one in outcome["groups"]))
-        ran = sum(one["ran_ns"] - one["held_ns"] for one in outcome["groups"])
+        ran = sum(max(one["ran_ns"] - one["held_ns"], 0) for one in outcome["groups"])
         beside.append(ran / elapsed)
-        io = [one for one in rest if one["name"] == "io"]
+        io = [one for one in rest if one["name"] == IO]
         # One that never got the lock has waited to the end.
         p99 = [
             max(one["waits"]["p99_ns"], HAND_OFF_NS) if one["acquired"] else elapsed for one in io
@@ -197,7 +195,9 @@ def judge(policy: str, on: Sequence[Case], costs: str, seed: int) -> Candidate:
         )
     mean_wait = math.exp(sum(map(math.log, waits)) / len(waits)) if waits else 0.0
     mean_beside = sum(beside) / len(beside)
-    figures = Figures(mean_wait, sum(kept) / len(kept), min(jain), longest, mean_beside)
+    figures = Figures(
+        mean_wait, sum(kept) / len(kept), min(jain, default=1.0), longest, mean_beside
+    )
     return Candidate(policy, figures, by_case=each)
 
 
@@ -310,9 +310,9 @@ BESIDE_WITHIN = 0.1
 
 
 def winner(found: Sequence[Candidate], default: Candidate) -> Candidate:
-    """The one of ours that does most for both sides, among those that are nowhere worse than the
-    default: the product of what I/O-bound threads wait and of what is lost to those that compute
-    is least."""
+    """The one of ours that does most for both sides, among those that are nowhere much worse than
+    the default: the product of what I/O-bound threads wait and of what is lost to those that
+    compute is least."""
     least = default.figures
 
     def is_no_worse(one: Figures) -> bool:

@@ -29,6 +29,11 @@ def runtimes(policy: str, costs: str) -> dict[str, str]:
     return {"sim": f"{SIM}{policy}{at}", "lab": f"{LAB}{policy}", "CPython": f"{mine}+{policy}"}
 
 
+def check(policy: str, costs: str) -> None:
+    """Raises UserError when there is no such runtime here."""
+    choose(list(runtimes(policy, costs).values()))
+
+
 def compare(
     policies: Sequence[str],
     mixes: Sequence[str],

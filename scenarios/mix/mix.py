@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 import time
+import traceback
 
 # What a program's timer is late by at least, in seconds, as Linux has it.
 SLACK = 50e-6
@@ -60,7 +61,7 @@ def rounds_per_s():
 
 class Workload:
     def __init__(self, groups, seed):
-        self.chance = random.Random(seed)
+        self.seed = seed
         self.rate = rounds_per_s()
         self.null = open("/dev/null", "wb", buffering=0)
         self.stop = False
@@ -68,7 +69,7 @@ class Workload:
                  for kind, name in step.items() if kind in ("send", "receive")}
         self.channels = {name: socket.socketpair() for name in sorted(names)}
 
-    def make(self, step):
+    def make(self, step, chance):
         """One step of a loop, made ready to be taken."""
         ((kind, amount),) = step.items()
         if kind == "send":
@@ -77,14 +78,14 @@ class Workload:
             return lambda: self.channels[amount][1].recv(1)
         if amount == "forever":
             return self.compute_forever
-        draw = drawn(amount, self.chance)
+        draw = drawn(amount, chance)
         if kind == "compute":
             return lambda: count(int(draw() * self.rate))
         if kind == "sleep":
             return lambda: time.sleep(draw() + SLACK)
         if kind == "block":
             return lambda: self.block(draw())
-        sys.exit("mix.py: no step {!r} in Python".format(kind))
+        raise ValueError("no step {!r} in Python".format(kind))
 
     def block(self, off):
         if off > 0:
@@ -96,16 +97,21 @@ class Workload:
         while not self.stop:
             count(1000)
 
-    def take_part(self, group, delay, done):
-        set_exact_timers()
-        time.sleep(delay)
-        steps = [self.make(step) for step in group["loop"]]
-        left = group.get("times", math.inf)
-        while left > 0 and not self.stop:
-            for step in steps:
-                step()
-            left -= 1
-        done.release()
+    def take_part(self, group, number, done):
+        """One thread, the `number`th of all; an error in it is the end of the program."""
+        try:
+            set_exact_timers()
+            chance = random.Random(self.seed * 100003 + number)
+            steps = [self.make(step, chance) for step in group["loop"]]
+            left = group.get("times", math.inf)
+            while left > 0 and not self.stop:
+                for step in steps:
+                    step()
+                left -= 1
+            done.release()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
 
 
 def set_exact_timers():
@@ -128,22 +134,25 @@ def main():
         sys.setswitchinterval(args.switch_interval)
     mix = json.loads(args.mix)
     groups = mix["threads"]
-    if any(not group.get("gil", True) for group in groups):
-        sys.exit("mix.py: every thread of a CPython takes its lock: no group may have gil = false")
     workload = Workload(groups, args.seed)
     done = threading.Semaphore(0)
     begun = time.perf_counter()
     end = begun + seconds(mix.get("duration", "10s"))
     bounded = 0
+    parts = []
     for group in groups:
         alone = group.get("count", 1) == 1
         for number in range(group.get("count", 1)):
             name = group["name"] if alone else "{}-{}".format(group["name"], number)
             bounded += "times" in group
-            delay = seconds(group.get("after", "0us")) * (number + 1)
-            part = threading.Thread(target=workload.take_part, name=name, args=(group, delay, done))
-            part.daemon = True
-            part.start()
+            after = seconds(group.get("after", "0us")) * (number + 1)
+            parts.append((after, len(parts), name, group))
+    # Those that begin later are begun later, while the others run.
+    for after, number, name, group in sorted(parts, key=lambda part: part[:2]):
+        time.sleep(max(begun + after - time.perf_counter(), 0))
+        part = threading.Thread(target=workload.take_part, name=name, args=(group, number, done))
+        part.daemon = True
+        part.start()
     for _ in range(bounded):
         if not done.acquire(timeout=max(end - time.perf_counter(), 0)):
             break

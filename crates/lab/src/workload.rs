@@ -20,13 +20,13 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
 use crate::vm::{Blocking, COUNT_DOWN, Op, Shared, Thread};
-use crate::{AnyGil, Choice, Gil, with_gil};
+use crate::{AnyGil, Choice, Gil, Me, with_gil};
 
 /// What a program's timer is late by at least, as the kernel has it.
 const SLACK: Duration = Duration::from_micros(50);
 
 /// The call after the last step: whether to go round again.
-const AGAIN: usize = u16::MAX as usize;
+const AGAIN: u16 = u16::MAX;
 
 /// A channel: bytes that were sent are at the other end.
 struct Channel {
@@ -43,45 +43,63 @@ struct Surroundings<'m> {
     shared: Shared,
 }
 
+/// A step, made ready to be taken.
+#[derive(Clone, Copy)]
+enum Play<'s> {
+    Compute(Amount),
+    Hog(Distribution),
+    Native(Distribution),
+    Block(Distribution),
+    Sleep(Distribution),
+    Send(&'s UnixStream),
+    Receive(&'s UnixStream),
+}
+
+fn plays<'s>(group: &Group, channels: &'s BTreeMap<&str, Channel>) -> Vec<Play<'s>> {
+    let play = |step: &Step| match step {
+        Step::Compute(amount) => Play::Compute(*amount),
+        Step::Hog(time) => Play::Hog(*time),
+        Step::Native(time) => Play::Native(*time),
+        Step::Block(time) => Play::Block(*time),
+        Step::Sleep(time) => Play::Sleep(*time),
+        Step::Send(name) => Play::Send(&channels[name.as_str()].from),
+        Step::Receive(name) => Play::Receive(&channels[name.as_str()].to),
+    };
+    group.steps.iter().map(play).collect()
+}
+
 /// One thread's part.
 struct Steps<'s> {
     around: &'s Surroundings<'s>,
-    group: &'s Group,
+    plays: Vec<Play<'s>>,
     random: Pcg64Mcg,
     /// How often it goes round yet.
     left: Option<u32>,
 }
 
 impl Steps<'_> {
-    fn step(&self, call: u16) -> Option<&Step> {
-        self.group.steps.get(usize::from(call))
-    }
-
     fn draw(&mut self, time: Distribution) -> Duration {
         Duration::from_nanos(time.draw(&mut self.random))
     }
 
-    /// A call that the lock is given up for. A socket that fails is one that the end has closed.
-    fn make(&mut self, call: u16) -> io::Result<()> {
-        let around = self.around;
-        match self.step(call).cloned() {
-            Some(Step::Native(time)) => spin(self.draw(time)),
-            Some(Step::Block(time)) => match self.draw(time) {
-                Duration::ZERO => (&around.null).write_all(&[0])?,
+    /// A call that the lock is given up for.
+    fn make(&mut self, call: usize) -> io::Result<()> {
+        match self.plays[call] {
+            Play::Native(time) => spin(self.draw(time)),
+            Play::Block(time) => match self.draw(time) {
+                Duration::ZERO => (&self.around.null).write_all(&[0])?,
                 off => std::thread::sleep(off),
             },
-            Some(Step::Sleep(time)) => std::thread::sleep(self.draw(time) + SLACK),
-            Some(Step::Send(name)) => {
-                let channel = around.channels.get(name.as_str());
-                channel.map_or(Ok(()), |channel| (&channel.from).write_all(&[0]))?;
-            }
-            Some(Step::Receive(name)) => {
-                let channel = around.channels.get(name.as_str());
-                channel.map_or(Ok(()), |channel| (&channel.to).read_exact(&mut [0]))?;
-            }
-            _ => {}
+            Play::Sleep(time) => std::thread::sleep(self.draw(time) + SLACK),
+            Play::Send(mut to) => to.write_all(&[0])?,
+            Play::Receive(mut from) => from.read_exact(&mut [0])?,
+            Play::Compute(_) | Play::Hog(_) => {}
         }
         Ok(())
+    }
+
+    fn must_make(&mut self, call: usize) {
+        self.make(call).expect("files and sockets of our own");
     }
 
     fn goes_on(&mut self) -> bool {
@@ -92,20 +110,20 @@ impl Steps<'_> {
 
 impl Blocking for Steps<'_> {
     fn block(&mut self, call: u16, argument: i64) -> i64 {
-        let _ = self.make(call);
+        self.must_make(usize::from(call));
         argument
     }
 
     fn call(&mut self, call: u16) -> i64 {
-        if usize::from(call) == AGAIN {
+        if call == AGAIN {
             return i64::from(self.goes_on());
         }
-        match self.step(call).cloned() {
-            Some(Step::Compute(Amount::Of(time))) => {
+        match self.plays[usize::from(call)] {
+            Play::Compute(Amount::Of(time)) => {
                 let rounds = self.draw(time).as_secs_f64() * self.around.rounds_per_s;
                 rounds as i64
             }
-            Some(Step::Hog(time)) => {
+            Play::Hog(time) => {
                 spin(self.draw(time));
                 0
             }
@@ -121,11 +139,11 @@ fn spin(time: Duration) {
     }
 }
 
-/// The loop of a group as a program of the machine's.
+/// The loop of a group as a program of the machine's. A mix has few enough steps for that.
 fn program(group: &Group) -> Vec<Op> {
     let mut made = Vec::new();
-    for (number, step) in group.steps.iter().enumerate() {
-        let (here, call) = (made.len() as u16, number as u16);
+    for (step, call) in group.steps.iter().zip(0..) {
+        let here = made.len() as u16;
         match step {
             Step::Compute(Amount::Forever) => {
                 made.extend([Op::Const(1), Op::Const(1), Op::Add, Op::Drop, Op::JumpBack(here)]);
@@ -146,7 +164,7 @@ fn program(group: &Group) -> Vec<Op> {
         }
     }
     let end = made.len() as u16 + 3;
-    made.extend([Op::Call(AGAIN as u16), Op::JumpIfFalse(end), Op::JumpBack(0), Op::End]);
+    made.extend([Op::Call(AGAIN), Op::JumpIfFalse(end), Op::JumpBack(0), Op::End]);
     made
 }
 
@@ -234,18 +252,20 @@ fn take_part(
     exact_timers();
     std::thread::sleep(Duration::from_nanos(group.after.0.saturating_mul(u64::from(number) + 1)));
     let random = Pcg64Mcg::seed_from_u64(seed);
-    let mut steps = Steps { around, group, random, left: group.times };
+    let plays = plays(group, &around.channels);
+    let mut steps = Steps { around, plays, random, left: group.times };
     if group.gil {
         let name = group.thread_name(number);
         with_gil!(gil, gil => {
             let me = gil.start_thread(&name);
+            let me = Me { priority: me.priority.max(group.priority), ..me };
             Thread::new(gil, me, &around.shared, steps).run(&program(group));
             gil.end_thread(me);
         });
     } else {
         while !around.shared.stop.load(Ordering::Relaxed) {
             for call in 0..group.steps.len() {
-                let _ = steps.make(call as u16);
+                steps.must_make(call);
             }
             if !steps.goes_on() {
                 return;

@@ -30,6 +30,9 @@ pub use time::Time;
 /// Threads of all groups together, at most.
 pub const MAX_THREADS: u32 = 100_000;
 
+/// Steps of one loop, at most.
+pub const MAX_STEPS: usize = 1_000;
+
 /// A workload.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -166,6 +169,9 @@ impl Mix {
             let name = &group.name;
             if group.steps.is_empty() {
                 return wrong(format!("{name}: its loop is empty"));
+            }
+            if group.steps.len() > MAX_STEPS {
+                return wrong(format!("{name}: its loop has more than {MAX_STEPS} steps"));
             }
             if group.times == Some(0) {
                 return wrong(format!("{name}: times must be 1 or more"));

@@ -19,7 +19,7 @@ const INSTRUCTION: Nanos = Nanos(10);
 
 /// What becomes of the lock as it is given up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Next {
+pub(crate) enum Succession {
     /// Whoever is quickest has it, which is the one who gave it up.
     Barge,
     /// It is kept for the oldest waiter.
@@ -30,7 +30,7 @@ pub(crate) enum Next {
 pub struct Classic<'a> {
     slots: Slots<'a>,
     waiting: Queue,
-    next: Next,
+    next: Succession,
     /// A timer asks, rather than that instructions are counted or guessed at.
     timed: bool,
     /// The waiter that is next asks at multiples of this, from the first event on; `None`: the
@@ -42,7 +42,7 @@ pub struct Classic<'a> {
 
 impl<'a> Classic<'a> {
     /// Asked by a timer.
-    pub(crate) fn timed(period: Nanos, next: Next, slots: &'a mut [Slot]) -> Classic<'a> {
+    pub(crate) fn timed(period: Nanos, next: Succession, slots: &'a mut [Slot]) -> Classic<'a> {
         Classic {
             slots: Slots::new(slots),
             waiting: Queue::new(QueueId::READY),
@@ -57,7 +57,7 @@ impl<'a> Classic<'a> {
     /// Given up every so many instructions, or asked so often where nobody counts them.
     pub(crate) fn counted(
         instructions: u32,
-        next: Next,
+        next: Succession,
         driver: Driver,
         slots: &'a mut [Slot],
     ) -> Classic<'a> {
@@ -69,8 +69,8 @@ impl<'a> Classic<'a> {
     fn give(&self, actions: &mut Actions) {
         if let Some(who) = self.waiting.head() {
             actions.push(match self.next {
-                Next::Barge => Action::Wake { who },
-                Next::HandOff => Action::Grant { who },
+                Succession::Barge => Action::Wake { who },
+                Succession::HandOff => Action::Grant { who },
             });
         }
     }
@@ -151,7 +151,7 @@ impl Policy for Classic<'_> {
     /// tick at most. Whoever barges may do so for ever; and a policy does not know how long so many
     /// instructions take.
     fn bound(&self, threads: u32, check: Nanos) -> Option<Nanos> {
-        let period = self.period.filter(|_| self.timed && self.next == Next::HandOff)?;
+        let period = self.period.filter(|_| self.timed && self.next == Succession::HandOff)?;
         Some(Nanos(period.after(check).0.saturating_mul(u64::from(threads))))
     }
 }

@@ -12,10 +12,10 @@
 //! Pathology: too many switches: two threads took nine times as long as one. And it convoys still:
 //! each call that may block goes to the end of the line, behind every CPU-bound thread.
 
-use crate::classic::{Classic, Next};
+use crate::classic::{Classic, Succession};
 use crate::ticks::Params;
 use crate::{Driver, Slot};
 
 pub(crate) fn new(params: Params, driver: Driver, slots: &mut [Slot]) -> Classic<'_> {
-    Classic::counted(params.instructions, Next::HandOff, driver, slots)
+    Classic::counted(params.instructions, Succession::HandOff, driver, slots)
 }

@@ -13,9 +13,9 @@
 //! message took thousands of times as long. It promises no bound.
 
 use crate::Slot;
-use crate::classic::{Classic, Next};
+use crate::classic::{Classic, Succession};
 use crate::timer::Params;
 
 pub(crate) fn new(params: Params, slots: &mut [Slot]) -> Classic<'_> {
-    Classic::timed(params.interval, Next::Barge, slots)
+    Classic::timed(params.interval, Succession::Barge, slots)
 }

@@ -13,7 +13,7 @@
 //! Pathology: the battle. On several cores a woken waiter finds the lock taken again, and again;
 //! waking it slows the holder down. It promises no bound.
 
-use crate::classic::{Classic, Next};
+use crate::classic::{Classic, Succession};
 use crate::{Driver, Slot};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,5 +26,5 @@ impl Params {
 }
 
 pub(crate) fn new(params: Params, driver: Driver, slots: &mut [Slot]) -> Classic<'_> {
-    Classic::counted(params.instructions, Next::Barge, driver, slots)
+    Classic::counted(params.instructions, Succession::Barge, driver, slots)
 }

@@ -11,7 +11,7 @@
 //! Pathology: the convoy. Each call that may block hands the lock to the CPU-bound thread, which
 //! keeps it until the next tick: four calls a message, 40 ms.
 
-use crate::classic::{Classic, Next};
+use crate::classic::{Classic, Succession};
 use crate::{Nanos, Slot};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,5 +24,5 @@ impl Params {
 }
 
 pub(crate) fn new(params: Params, slots: &mut [Slot]) -> Classic<'_> {
-    Classic::timed(params.interval, Next::HandOff, slots)
+    Classic::timed(params.interval, Succession::HandOff, slots)
 }

@@ -70,17 +70,18 @@ fn report_json(py: Python<'_>, path: PathBuf) -> PyResult<String> {
     })
 }
 
-/// What the threads of one trace file did, by groups of like names, as JSON. Raises ValueError when the
-/// beginning of the trace was overwritten.
+/// What the threads of one trace file did, by groups, as JSON: a thread belongs to the group that it is
+/// named after, with or without a number. Raises ValueError when the beginning of the trace was
+/// overwritten.
 #[pyfunction]
-fn groups_json(py: Python<'_>, path: PathBuf) -> PyResult<String> {
+fn groups_json(py: Python<'_>, path: PathBuf, names: Vec<String>) -> PyResult<String> {
     py.detach(|| {
         let trace = open(&path)?;
         if trace.overwritten > 0 {
-            let why = "its first events were overwritten";
+            let why = "its first events were overwritten: let the workload take less time";
             return Err(PyValueError::new_err(format!("{}: {why}", path.display())));
         }
-        serde_json::to_string(&analyse::groups(&trace))
+        serde_json::to_string(&analyse::groups(&trace, &names))
             .map_err(|error| PyValueError::new_err(error.to_string()))
     })
 }

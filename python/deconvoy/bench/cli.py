@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 
 from deconvoy import output
-from deconvoy.bench import machine, runtimes, table
+from deconvoy.bench import runtimes, table
 from deconvoy.bench.mixed import MIX
 from deconvoy.bench.results import Result
 from deconvoy.bench.scenario import (
@@ -20,7 +20,7 @@ from deconvoy.bench.scenario import (
     Scenario,
     scenarios_named,
 )
-from deconvoy.bench.series import execute, new_name, new_result
+from deconvoy.bench.series import execute, new_name, new_result, show_doubts
 from deconvoy.bench.summary import cells
 from deconvoy.errors import UserError
 from deconvoy.files import check_new
@@ -86,21 +86,7 @@ def show(result: Result, console: Console, pareto: bool) -> None:
         known = table.published_table(scenario)
         if known is not None and not pareto:
             console.print(known)
-    for doubt in doubts(result):
-        console.print(f"note: {doubt}")
-    for name, reason in result.skipped.items():
-        console.print(f"skipped: {output.plain(name)}: {output.plain(reason)}")
-
-
-def doubts(result: Result) -> list[str]:
-    """What a reader should know beside the numbers."""
-    # The server, its threads, and the client.
-    most = max((run.workers + 2 for run in result.runs if run.scenario == "messaging"), default=0)
-    found = machine.doubts(result.machine, most)
-    unquiet = sum(not run.quiet for run in result.runs)
-    if unquiet:
-        found.append(f"{unquiet} of {len(result.runs)} runs were made beside other work")
-    return found
+    show_doubts(result, console)
 
 
 def make_folder(path: Path) -> None:
@@ -153,7 +139,7 @@ EXAMPLE = "deconvoy bench messaging --runtime 'cpython3.11*' --workers 0,1,2"
     "--traces",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
-    help="Keep the traces of runtimes that end in +trace there.",
+    help="Keep the traces of runtimes that end in +trace there, and of all workloads.",
 )
 @click.option(
     "--quick",
@@ -195,7 +181,11 @@ def bench(
     if not names:
         names = ("messaging",) if pareto else tuple(one.name for one in SCENARIO_LIST)
     scenarios = scenarios_named(names)
-    stem = "-".join(name.partition(":")[0] for name in dict.fromkeys(names))
+    if any(one.name.startswith(MIX) for one in scenarios) and (workers or work):
+        raise UserError(
+            "a workload says itself how many threads there are: no --workers, no --work"
+        )
+    stem = "-".join(dict.fromkeys(name.partition(":")[0] for name in names))
     path = place or new_name(f"deconvoy-bench-{stem}-{time.strftime('%Y%m%d-%H%M%S')}")
     check_new(path, force)
     if traces is not None:

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 import tomllib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,16 @@ from deconvoy._native import groups_json
 from deconvoy.bench.process import RunFailed, run_to_end
 from deconvoy.bench.runtimes import Runtime
 from deconvoy.bench.stats import jain
+from deconvoy.errors import UserError
 
 # Before the name of a workload, or its file.
 MIX = "mix:"
 
 # Threads of this name only compute; of that one, they are I/O-bound.
 CPU, IO = "cpu", "io"
+
+# What CPython's program cannot do.
+NOT_IN_PYTHON = ("hog", "native")
 
 
 def figures(groups: Sequence[dict[str, Any]]) -> dict[str, float]:
@@ -47,12 +51,16 @@ def figures(groups: Sequence[dict[str, Any]]) -> dict[str, float]:
     return values | {"kept": sum(held) / max(elapsed_ns - used, 1), "jain": jain(held)}
 
 
-def run_mix(seed: int, case_runtime: Runtime, scenario: str) -> dict[str, Any]:
-    """One run of a workload in a process of its own, or in the simulator.
+def run_mix(
+    seed: int, case_runtime: Runtime, scenario: str, switch_interval_s: float | None = None
+) -> dict[str, Any]:
+    """One run of a workload in a process of its own, or in the simulator. `switch_interval_s`: of a
+    CPython, in seconds.
 
     Raises RunFailed when the runtime cannot run it.
     """
     text = mixes.load(scenario.removeprefix(MIX))
+    data = tomllib.loads(text)
     runtime = replace(case_runtime, traced=True)
     if runtime.python is not None and runtime.policy is None:
         # Nothing but the trace.
@@ -65,32 +73,67 @@ def run_mix(seed: int, case_runtime: Runtime, scenario: str) -> dict[str, Any]:
             outcome = runtime.simulation.run(text, seed, trace)
         except (ValueError, OSError) as error:
             raise RunFailed(str(error)) from error
+        except BaseException as error:
+            # A rule of the simulator's was broken, which Rust tells by a panic.
+            again = f"deconvoy bench {scenario} --runtime {case_runtime.name} --runs 1"
+            error.add_note(f"to repeat it: {again} --seed {seed}")
+            raise
         values: dict[str, Any] = {"elapsed_s": outcome["elapsed_ns"] / 1e9}
     elif runtime.lab is not None:
+        if not is_policy(runtime.lab):
+            raise RunFailed(f"{runtime.lab}: a lock without a policy leaves no trace")
         command = [sys.executable, "-m", "deconvoy.lab", "mix", "--lock", runtime.lab]
         command += ["--trace", str(folder), "--mix", text, "--seed", str(seed)]
         values = run_to_end(command, runtime.environment())
     elif runtime.python is not None:
-        data = json.dumps(tomllib.loads(text))
+        check_for_python(data)
         environment = runtime.environment()
-        command = [*runtime.command("mix", "mix"), "--mix", data, "--seed", str(seed)]
+        command = [*runtime.command("mix", "mix"), "--mix", json.dumps(data), "--seed", str(seed)]
+        if switch_interval_s is not None:
+            command += ["--switch-interval", repr(switch_interval_s)]
         values = run_to_end(command, environment)
     else:
         raise RunFailed("no program of C's runs a workload")
     made = sorted(set(folder.iterdir()) - before)
     if not made:
-        raise RunFailed(f"{' '.join(command)}: left no trace")
-    names = {group["name"] for group in tomllib.loads(text)["threads"]}
-    return values | traced(made[0], names)
+        raise RunFailed("the run left no trace")
+    return values | traced(made[0], data)
 
 
-def traced(path: Path, names: Collection[str]) -> dict[str, Any]:
-    """What the trace of a run says of the groups of those names.
-
-    Raises RunFailed when it is not whole.
-    """
+def is_policy(lock: str) -> bool:
+    """Whether a lock of the lab's is one under a policy."""
     try:
-        groups = [one for one in json.loads(groups_json(path)) if one["name"] in names]
+        preload.check_policy(lock)
+    except UserError:
+        return False
+    return True
+
+
+def check_for_python(data: dict[str, Any]) -> None:
+    """Raises RunFailed when CPython's program cannot do what a workload says."""
+    for group in data["threads"]:
+        name = group["name"]
+        if not group.get("gil", True):
+            raise RunFailed(f"{name}: every thread of a CPython takes its lock")
+        if group.get("priority", 0):
+            raise RunFailed(f"{name}: CPython's threads have the priorities that the policy says")
+        for step in group["loop"]:
+            if kind := next((kind for kind in step if kind in NOT_IN_PYTHON), None):
+                raise RunFailed(f"{name}: no step {kind!r} in Python")
+
+
+def traced(path: Path, data: dict[str, Any]) -> dict[str, Any]:
+    """What the trace of a run of a workload says.
+
+    Raises RunFailed when it does not have all of its threads, or not all that they did.
+    """
+    wanted = {one["name"]: one.get("count", 1) for one in data["threads"] if one.get("gil", True)}
+    try:
+        groups = json.loads(groups_json(path, list(wanted)))
     except ValueError as error:
         raise RunFailed(str(error)) from error
+    found = {one["name"]: one["threads"] for one in groups}
+    for name, count in wanted.items():
+        if found.get(name, 0) != count:
+            raise RunFailed(f"{path}: has {found.get(name, 0)} of {count} threads {name!r}")
     return {"groups": groups, **figures(groups)}

@@ -134,7 +134,7 @@ def run_countdown(seed: int, case: Case) -> dict[str, Any]:
 
 def _run_mix(seed: int, case: Case) -> dict[str, Any]:
     """One run of a workload, see `mixed`."""
-    return run_mix(seed, case.runtime, case.scenario)
+    return run_mix(seed, case.runtime, case.scenario, case.switch_interval_s)
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,10 @@ from deconvoy.bench import machine
 from deconvoy.bench.mixed import MIX
 from deconvoy.bench.plan import measure, order
 from deconvoy.bench.process import RunFailed
-from deconvoy.bench.results import Result
+from deconvoy.bench.results import Result, Run
 from deconvoy.bench.runtimes import Runtime
 from deconvoy.bench.scenario import Case, scenario_named
+from deconvoy.bench.simulated import SIM
 
 # Between two words on how far it is, in seconds.
 SAY_EVERY_S = 60.0
@@ -104,3 +105,25 @@ def execute(result: Result, cases: list[Case], rounds: int, path: Path, console:
                 result.save(path)
             progress.advance(task)
             sayer.done(number + 1, time.monotonic())
+
+
+def runnable(run: Run) -> int:
+    """How many threads of a run may want a core at a time."""
+    if run.scenario == "messaging":
+        # The server, its threads, and the client.
+        return run.workers + 2
+    groups = run.values.get("groups", [])
+    return sum(group["threads"] for group in groups)
+
+
+def show_doubts(result: Result, console: Console) -> None:
+    """Prints what a reader should know beside the numbers, and what was skipped."""
+    real = [run for run in result.runs if not run.runtime.startswith(SIM)]
+    found = machine.doubts(result.machine, max(map(runnable, real), default=0))
+    unquiet = sum(not run.quiet for run in result.runs)
+    if unquiet:
+        found.append(f"{unquiet} of {len(result.runs)} runs were made beside other work")
+    for doubt in found:
+        console.print(f"note: {doubt}")
+    for name, reason in result.skipped.items():
+        console.print(f"skipped: {output.plain(name)}: {output.plain(reason)}")

@@ -16,7 +16,7 @@ from deconvoy import search as searching
 from deconvoy._native import MAX_CORES
 from deconvoy._native import policies as catalogue
 from deconvoy.bench.results import Result
-from deconvoy.bench.series import new_name
+from deconvoy.bench.series import new_name, show_doubts
 from deconvoy.bench.simulated import costs_named
 from deconvoy.bench.summary import cells
 from deconvoy.errors import UserError
@@ -28,6 +28,13 @@ from deconvoy.verbs import Counts
 RULES = """\
 priority takes rules NAME=N or tid:ID=N: N from -128 to 127, more goes first, 0 if no rule fits.
   NAME is a thread's name and may end in *; `deconvoy trace` says when a rule fits no thread."""
+
+
+FIGURES = (
+    "wait p99: of I/O-bound threads, geometric mean; kept: by those that compute,",
+    "of the time that I/O leaves; Jain: the least even; longest wait: of any thread;",
+    "beside: cores that the threads used while they did not have the lock.",
+)
 
 
 @click.group(
@@ -144,43 +151,47 @@ def search(
         generations=generations,
         workers=workers or len(os.sched_getaffinity(0)),
     )
+    run_mixes = names or mixes.names()
+    path = new_name(f"deconvoy-search-{time.strftime('%Y%m%d-%H%M%S')}")
+    real = runs > 0 and not only
+    if real:
+        # Rather now than after minutes.
+        check_new(path, force=False)
+        threeways.check("adaptive", costs)
     found = run_search(one, place)
+    out = console()
     if only:
         judged = one.evaluated
         if as_json:
             judged_data = [each.as_data() for each in judged]
             click.echo(json.dumps({"version": 1, "judged": judged_data}))
         else:
-            console().print(front_table(judged, None, "judged"))
+            out.print(front_table(judged, None, "judged"))
         return
     known = {candidate.policy: candidate for candidate in one.evaluated}
     best = searching.winner(one.evaluated, known["adaptive"])
+    if not as_json:
+        out.print(front_table(found, best))
+        out.print(front_table([known["adaptive"], known["timeout:5ms"], best], best, "beside it"))
+        out.print(f"the winner: {plain(best.policy)}", soft_wrap=True)
+        for line in FIGURES:
+            out.print(line, style="dim")
     pair = [*dict.fromkeys(["adaptive", best.policy])]
-    run_mixes = names or mixes.names()
-    real: Result | None = None
-    if runs:
-        path = new_name(f"deconvoy-search-{time.strftime('%Y%m%d-%H%M%S')}")
-        stderr = console(stderr=True)
-        real = threeways.compare(pair, run_mixes, costs, runs, seed, path, stderr)
+    result: Result | None = None
+    if real:
+        try:
+            stderr = console(stderr=True)
+            result = threeways.compare(pair, run_mixes, costs, runs, seed, path, stderr)
+        except OSError as error:
+            raise UserError(f"cannot write {path}: {error.strerror}") from None
     if as_json:
         data = {"winner": best.as_data(), "front": [each.as_data() for each in found]}
-        listed = [cell.row() for cell in cells(real).values()] if real else []
-        click.echo(json.dumps({"version": 1, **data, "runs": listed}))
-        return
-    out = console()
-    out.print(front_table(found, best))
-    out.print(front_table([known["adaptive"], known["timeout:5ms"], best], best, "beside it"))
-    out.print(f"the winner: {plain(best.policy)}", soft_wrap=True)
-    out.print(
-        "wait p99: of I/O-bound threads, geometric mean; kept: by those that compute,", style="dim"
-    )
-    out.print(
-        "of the time that I/O leaves; Jain: the least even; longest wait: of any thread;",
-        style="dim",
-    )
-    out.print("beside: cores that the threads used while they did not have the lock.", style="dim")
-    if real is not None:
-        out.print(threeways.side_by_side(real, pair, run_mixes, costs))
+        data |= {"runs": [cell.row() for cell in cells(result).values()] if result else []}
+        data |= {"skipped": result.skipped if result else {}}
+        click.echo(json.dumps({"version": 1, **data}))
+    elif result is not None:
+        out.print(threeways.side_by_side(result, pair, run_mixes, costs))
+        show_doubts(result, out)
         out.print(f"every number: {path}", soft_wrap=True)
 
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::format::{Kind, OTHERS};
 use crate::read::Trace;
 
-/// Threads whose names differ in a number at the end only.
+/// The threads of one group.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Group {
     pub name: String,
@@ -25,12 +25,14 @@ pub struct Group {
     pub longest_wait_ns: u64,
 }
 
-/// `name` without a number behind a dash.
-fn group_of(name: &str) -> &str {
-    match name.rsplit_once('-') {
-        Some((group, number)) if number.parse::<u32>().is_ok() => group,
-        _ => name,
-    }
+/// Which of `names` a thread of the name `thread` belongs to: its name, or that with a number behind a
+/// dash.
+fn group_of<'n>(thread: &str, names: &'n [String]) -> Option<&'n str> {
+    let named = |wanted: &str| names.iter().map(String::as_str).find(|&name| name == wanted);
+    named(thread).or_else(|| {
+        let (group, number) = thread.rsplit_once('-')?;
+        number.parse::<u32>().ok().and_then(|_| named(group))
+    })
 }
 
 fn quantile(sorted: &[u64], percent: usize) -> u64 {
@@ -38,9 +40,9 @@ fn quantile(sorted: &[u64], percent: usize) -> u64 {
     sorted.get(place).copied().unwrap_or(0)
 }
 
-/// The groups of a trace by name. Each wait is read from the events, so none of these may have been
+/// The groups of those names; other threads are left out. Each wait is read from the events, so none of these may have been
 /// overwritten; one that a thread was killed in the middle of does not matter.
-pub fn groups(trace: &Trace) -> Vec<Group> {
+pub fn groups(trace: &Trace, names: &[String]) -> Vec<Group> {
     let mut since: BTreeMap<u16, u64> = BTreeMap::new();
     let mut waits: BTreeMap<u16, Vec<u64>> = BTreeMap::new();
     for event in &trace.events {
@@ -49,7 +51,8 @@ pub fn groups(trace: &Trace) -> Vec<Group> {
                 since.entry(event.thread).or_insert(event.at_ns);
             }
             Kind::Acquire => {
-                let waited = since.remove(&event.thread).map_or(0, |from| event.at_ns - from);
+                let waited =
+                    since.remove(&event.thread).map_or(0, |from| event.at_ns.saturating_sub(from));
                 waits.entry(event.thread).or_default().push(waited);
             }
             _ => {}
@@ -60,7 +63,7 @@ pub fn groups(trace: &Trace) -> Vec<Group> {
     }
     let mut found: BTreeMap<&str, (Group, Vec<u64>)> = BTreeMap::new();
     for thread in trace.threads.iter().filter(|thread| thread.index != OTHERS) {
-        let name = group_of(&thread.name);
+        let Some(name) = group_of(&thread.name, names) else { continue };
         let (group, all) = found.entry(name).or_insert_with(|| {
             let new = Group { name: name.to_owned(), start_ns: u64::MAX, ..Group::default() };
             (new, Vec::new())
@@ -87,11 +90,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_is_what_differs_in_a_number_only() {
-        for (name, group) in
-            [("io-12", "io"), ("io", "io"), ("io-x", "io-x"), ("a-b-3", "a-b"), ("", "")]
-        {
-            assert_eq!(group_of(name), group);
+    fn a_thread_belongs_to_the_group_that_it_is_named_after() {
+        let names = ["io", "stage-1", "a-b"].map(str::to_owned);
+        for (thread, group) in [
+            ("io-12", Some("io")),
+            ("io", Some("io")),
+            ("io-x", None),
+            ("stage-1", Some("stage-1")),
+            ("stage-1-0", Some("stage-1")),
+            ("stage", None),
+            ("a-b-3", Some("a-b")),
+            ("", None),
+        ] {
+            assert_eq!(group_of(thread, &names), group, "{thread}");
         }
     }
 
