@@ -16,7 +16,7 @@
 //!   with it before the next one starts.
 //! - on release: most credit first; without credit, first come first served. A releaser who would
 //!   preempt the next one at once, and who is expected back before a hand-over would pay, is left
-//!   a grace to return in.
+//!   a grace to return in. While the next one wakes up, the lock goes to a waiter that is awake.
 //!
 //! Tunables, none of which a user needs to touch:
 //!

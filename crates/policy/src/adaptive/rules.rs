@@ -49,7 +49,7 @@ impl Adaptive<'_> {
         }
     }
 
-    /// Who gets a free lock.
+    /// Who gets a free lock, or after whoever has it while this one wakes up.
     pub(super) fn next(&self, now: Nanos) -> Option<WaiterId> {
         let richest = self.richest(now);
         match (richest, self.next_slice()) {
