@@ -12,6 +12,7 @@ from deconvoy import mixes, search
 from deconvoy._native import groups_json, replay, simulate
 from deconvoy.bench.mixed import figures
 from deconvoy.bench.simulated import costs_named
+from deconvoy.traces import load
 
 MINE = f"cpython{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -56,14 +57,9 @@ def test_the_same_workload_runs_everywhere(deconvoy: Deconvoy, tmp_path: Path) -
         assert groups["io"]["acquires"] >= 3 * 40 * 5, name
         assert groups["worker"]["acquires"] >= 3 * 40, name
         assert 0 < values["kept"] <= 1.1 and 0 < values["jain"] <= 1, name
-    replayed = 0
     for trace in traces.iterdir():
-        try:
+        if load(trace)["process"]["policy"] != "stock":
             replay(trace)
-            replayed += 1
-        except ValueError as error:
-            assert "no policy ran" in str(error)
-    assert replayed >= len(by_runtime) - 1, "all but stock's"
 
 
 def test_a_workload_that_is_not_there_is_one_line(deconvoy: Deconvoy, tmp_path: Path) -> None:
