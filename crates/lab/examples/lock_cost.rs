@@ -3,10 +3,9 @@
 //!
 //! Rounds are interleaved; medians over them, with the least and the most.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use deconvoy_lab::{AnyGil, Choice, Gil, with_gil};
+use deconvoy_lab::{AnyGil, Choice, Gil, calibrate, with_gil};
 
 const LOCKS: [&str; 11] = [
     "adaptive",
@@ -23,8 +22,6 @@ const LOCKS: [&str; 11] = [
 ];
 const ROUNDS: usize = 15;
 const PAIRS: u32 = 1_000_000;
-const TURNS: u32 = 2_000;
-const ELSEWHERE_NS: u64 = 50_000;
 
 fn uncontended<G: Gil>(gil: &G) -> f64 {
     let me = gil.start_thread("one");
@@ -36,47 +33,6 @@ fn uncontended<G: Gil>(gil: &G) -> f64 {
         gil.release(held);
     }
     begun.elapsed().as_nanos() as f64 / f64::from(PAIRS)
-}
-
-/// A thread that computes, and one that runs elsewhere for a while, needs the lock for a moment, and
-/// says so: from just before the first one gives the lock up until the second one has it.
-fn hand_over<G: Gil>(gil: &G) -> f64 {
-    let origin = Instant::now();
-    let now = || origin.elapsed().as_nanos() as u64;
-    let (wants, over, given) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
-    let compute = || {
-        let me = gil.start_thread("computes");
-        let mut held = gil.acquire(me);
-        while !over.load(Ordering::Relaxed) {
-            if gil.is_asked() || wants.load(Ordering::Relaxed) {
-                gil.answered();
-                given.store(now(), Ordering::Relaxed);
-                gil.release(held);
-                held = gil.acquire(me);
-            }
-        }
-        gil.release(held);
-    };
-    let mut taken = Vec::new();
-    std::thread::scope(|scope| {
-        scope.spawn(compute);
-        let me = gil.start_thread("comes");
-        for _ in 0..TURNS {
-            let elsewhere = now() + ELSEWHERE_NS;
-            while now() < elsewhere {
-                std::hint::spin_loop();
-            }
-            wants.store(true, Ordering::Relaxed);
-            let held = gil.acquire(me);
-            let at = now();
-            wants.store(false, Ordering::Relaxed);
-            taken.push(at.saturating_sub(given.load(Ordering::Relaxed)) as f64);
-            gil.release(held);
-        }
-        over.store(true, Ordering::Relaxed);
-    });
-    taken.sort_by(f64::total_cmp);
-    taken[taken.len() / 2]
 }
 
 fn shown(mut times: Vec<f64>) -> String {
@@ -93,7 +49,7 @@ fn main() {
             let choice = Choice::parse(text).expect("a lock");
             let made = || AnyGil::new(choice, 4, None).expect("no trace is wanted");
             alone[place].push(with_gil!(&made(), gil => uncontended(gil)));
-            handed[place].push(with_gil!(&made(), gil => hand_over(gil)));
+            handed[place].push(with_gil!(&made(), gil => calibrate::hand_off(gil)));
         }
     }
     println!("{:18} {:>28} {:>32}", "lock", "uncontended pair, ns", "hand-off, ns");

@@ -59,7 +59,7 @@ pub fn measure(mut said: impl FnMut(&str)) -> io::Result<Measured> {
     said("wake-ups");
     let (wakes, fresh) = (wake_ups(ASLEEP_NS), wake_ups(FRESH_NS));
     let spin = spin();
-    let hand_off = hand_off();
+    let hand_off = with_gil!(&gil("adaptive"), gil => hand_off(gil));
     said("context switches");
     let switch = switches();
     let (affinity, migrate) = affinity();
@@ -283,45 +283,45 @@ fn switches() -> Vec<u64> {
     times
 }
 
-/// From a release until a thread on another core has the lock that stays awake for it.
-fn hand_off() -> f64 {
+/// A thread that computes, and one that runs elsewhere for a while, needs the lock for a moment, and
+/// says so: from just before the first one gives the lock up until the second one has it, the median
+/// in nanoseconds.
+pub fn hand_off<G: Gil>(gil: &G) -> f64 {
     const TURNS: usize = 2_000;
-    const ELSEWHERE_NS: u64 = 30_000;
+    const ELSEWHERE_NS: u64 = 50_000;
     let (wants, over, given) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
-    with_gil!(&gil("adaptive"), gil => {
-        let compute = || {
-            let me = gil.start_thread("computes");
-            let mut held = gil.acquire(me);
-            while !over.load(Ordering::Relaxed) {
-                if gil.is_asked() || wants.load(Ordering::Relaxed) {
-                    gil.answered();
-                    given.store(now(), Ordering::Relaxed);
-                    gil.release(held);
-                    held = gil.acquire(me);
-                }
-            }
-            gil.release(held);
-        };
-        let mut taken = Vec::new();
-        std::thread::scope(|scope| {
-            scope.spawn(compute);
-            let me = gil.start_thread("comes");
-            for _ in 0..TURNS {
-                let elsewhere = now() + ELSEWHERE_NS;
-                while now() < elsewhere {
-                    std::hint::spin_loop();
-                }
-                wants.store(true, Ordering::Relaxed);
-                let held = gil.acquire(me);
-                let at = now();
-                wants.store(false, Ordering::Relaxed);
-                taken.push(at.saturating_sub(given.load(Ordering::Relaxed)));
+    let compute = || {
+        let me = gil.start_thread("computes");
+        let mut held = gil.acquire(me);
+        while !over.load(Ordering::Relaxed) {
+            if gil.is_asked() || wants.load(Ordering::Relaxed) {
+                gil.answered();
+                given.store(now(), Ordering::Relaxed);
                 gil.release(held);
+                held = gil.acquire(me);
             }
-            over.store(true, Ordering::Relaxed);
-        });
-        median(taken)
-    })
+        }
+        gil.release(held);
+    };
+    let mut taken = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(compute);
+        let me = gil.start_thread("comes");
+        for _ in 0..TURNS {
+            let elsewhere = now() + ELSEWHERE_NS;
+            while now() < elsewhere {
+                std::hint::spin_loop();
+            }
+            wants.store(true, Ordering::Relaxed);
+            let held = gil.acquire(me);
+            let at = now();
+            wants.store(false, Ordering::Relaxed);
+            taken.push(at.saturating_sub(given.load(Ordering::Relaxed)));
+            gil.release(held);
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    median(taken)
 }
 
 /// For how long a thread does not run in which another one's timer goes off, on the same core: that
