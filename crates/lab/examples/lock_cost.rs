@@ -49,7 +49,8 @@ fn main() {
             let choice = Choice::parse(text).expect("a lock");
             let made = || AnyGil::new(choice, 4, None).expect("no trace is wanted");
             alone[place].push(with_gil!(&made(), gil => uncontended(gil)));
-            handed[place].push(with_gil!(&made(), gil => calibrate::hand_off(gil)));
+            handed[place]
+                .push(with_gil!(&made(), gil => calibrate::median(calibrate::hand_offs(gil))));
         }
     }
     println!("{:18} {:>28} {:>32}", "lock", "uncontended pair, ns", "hand-off, ns");

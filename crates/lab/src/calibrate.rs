@@ -39,7 +39,8 @@ fn quantiles(mut times: Vec<u64>) -> Vec<f64> {
     (0..QUANTILES).map(|step| place(step) as f64).collect()
 }
 
-fn median(mut times: Vec<u64>) -> f64 {
+/// The median of some lengths of time.
+pub fn median(mut times: Vec<u64>) -> f64 {
     times.sort_unstable();
     times.get(times.len() / 2).copied().unwrap_or(0) as f64
 }
@@ -59,7 +60,7 @@ pub fn measure(mut said: impl FnMut(&str)) -> io::Result<Measured> {
     said("wake-ups");
     let (wakes, fresh) = (wake_ups(ASLEEP_NS), wake_ups(FRESH_NS));
     let spin = spin();
-    let hand_off = with_gil!(&gil("adaptive"), gil => hand_off(gil));
+    let hand_offs = with_gil!(&gil("adaptive"), gil => hand_offs(gil));
     said("context switches");
     let switch = switches();
     let (affinity, migrate) = affinity();
@@ -81,7 +82,7 @@ pub fn measure(mut said: impl FnMut(&str)) -> io::Result<Measured> {
         ("fresh_wake_ns", quantiles(fresh.idle)),
         ("switch_ns", quantiles(switch)),
         ("spin_ns", vec![spin]),
-        ("hand_off_ns", vec![hand_off]),
+        ("hand_off_ns", quantiles(hand_offs)),
         ("interrupt_ns", vec![interrupt.round()]),
         // What a sleeper is late by, less what it takes to wake up.
         ("timer_ns", vec![(median(late) - idle).max(0.0)]),
@@ -284,9 +285,9 @@ fn switches() -> Vec<u64> {
 }
 
 /// A thread that computes, and one that runs elsewhere for a while, needs the lock for a moment, and
-/// says so: from just before the first one gives the lock up until the second one has it, the median
-/// in nanoseconds.
-pub fn hand_off<G: Gil>(gil: &G) -> f64 {
+/// says so: from just before the first one gives the lock up until the second one has it, in
+/// nanoseconds, some thousand times.
+pub fn hand_offs<G: Gil>(gil: &G) -> Vec<u64> {
     const TURNS: usize = 2_000;
     const ELSEWHERE_NS: u64 = 50_000;
     let (wants, over, given) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
@@ -321,7 +322,7 @@ pub fn hand_off<G: Gil>(gil: &G) -> f64 {
         }
         over.store(true, Ordering::Relaxed);
     });
-    median(taken)
+    taken
 }
 
 /// For how long a thread does not run in which another one's timer goes off, on the same core: that

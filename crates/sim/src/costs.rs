@@ -43,7 +43,7 @@ pub struct Costs {
     pub spin_ns: u64,
     /// From a release until a thread that stays awake has the lock, with all that both do for it. To
     /// begin to wait, and to ask, takes half of that.
-    pub hand_off_ns: u64,
+    pub hand_off_ns: Latency,
     /// What it costs a thread that runs when another one's timer goes off on its core, beside the
     /// switches from one to the other.
     pub interrupt_ns: u64,
@@ -113,7 +113,7 @@ impl Default for Costs {
             fresh_wake_ns: Latency::always(4_500),
             switch_ns: Latency::always(1_500),
             spin_ns: 200,
-            hand_off_ns: 800,
+            hand_off_ns: Latency::always(800),
             interrupt_ns: 2_000,
             timer_ns: Latency::always(55_000),
             affinity_ns: 1_000,

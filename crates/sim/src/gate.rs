@@ -52,7 +52,8 @@ impl<O: Observer + Placed> Sim<'_, O> {
 
     /// Tells one that waits to look at the lock; whether it was awake. `None`: it does not wait.
     fn wake(&mut self, who: u32) -> Option<bool> {
-        let hand_off = self.costs.hand_off_ns.saturating_sub(self.costs.acquire_ns);
+        let hand_off = self.draw(|costs| costs.hand_off_ns);
+        let hand_off = hand_off.saturating_sub(self.costs.acquire_ns);
         let thread = self.thread(who);
         if !thread.inside {
             return None;
@@ -146,7 +147,7 @@ impl<O: Observer + Placed> Sim<'_, O> {
         mine.floor = now + FLOOR.0;
         mine.switches = switches;
         mine.todo = Todo::Park;
-        self.debt += self.costs.hand_off_ns / 2;
+        self.debt += self.draw(|costs| costs.hand_off_ns) / 2;
         self.lock.waiting += 1;
         if self.step(Event::Arrive { who: WaiterId(thread) }, thread) {
             self.asks(thread);
@@ -170,7 +171,7 @@ impl<O: Observer + Placed> Sim<'_, O> {
         self.will(thread, 0, Todo::Acquire);
         self.has_guard = true;
         let Hold::Held(holder) = self.lock.hold else { return };
-        self.debt += self.costs.hand_off_ns / 2;
+        self.debt += self.draw(|costs| costs.hand_off_ns) / 2;
         self.lock.asked = true;
         self.totals.asks += 1;
         if same && !std::mem::replace(&mut self.lock.request, true) {
