@@ -65,6 +65,8 @@ class Workload:
         self.rate = rounds_per_s()
         self.null = open("/dev/null", "wb", buffering=0)
         self.stop = False
+        # All threads are there before any of them begins.
+        self.go = threading.Event()
         names = {name for group in groups for step in group["loop"]
                  for kind, name in step.items() if kind in ("send", "receive")}
         self.channels = {name: socket.socketpair() for name in sorted(names)}
@@ -97,10 +99,13 @@ class Workload:
         while not self.stop:
             count(1000)
 
-    def take_part(self, group, number, done):
-        """One thread, the `number`th of all; an error in it is the end of the program."""
+    def take_part(self, group, number, after, done):
+        """One thread, the `number`th of all, which begins `after` so many seconds; an error in it is
+        the end of the program."""
         try:
             set_exact_timers()
+            self.go.wait()
+            time.sleep(after)
             chance = random.Random(self.seed * 100003 + number)
             steps = [self.make(step, chance) for step in group["loop"]]
             left = group.get("times", math.inf)
@@ -136,23 +141,21 @@ def main():
     groups = mix["threads"]
     workload = Workload(groups, args.seed)
     done = threading.Semaphore(0)
-    begun = time.perf_counter()
-    end = begun + seconds(mix.get("duration", "10s"))
-    bounded = 0
-    parts = []
+    bounded = made = 0
     for group in groups:
         alone = group.get("count", 1) == 1
         for number in range(group.get("count", 1)):
             name = group["name"] if alone else "{}-{}".format(group["name"], number)
             bounded += "times" in group
             after = seconds(group.get("after", "0us")) * (number + 1)
-            parts.append((after, len(parts), name, group))
-    # Those that begin later are begun later, while the others run.
-    for after, number, name, group in sorted(parts, key=lambda part: part[:2]):
-        time.sleep(max(begun + after - time.perf_counter(), 0))
-        part = threading.Thread(target=workload.take_part, name=name, args=(group, number, done))
-        part.daemon = True
-        part.start()
+            arguments = (group, made, after, done)
+            part = threading.Thread(target=workload.take_part, name=name, args=arguments)
+            part.daemon = True
+            part.start()
+            made += 1
+    begun = time.perf_counter()
+    end = begun + seconds(mix.get("duration", "10s"))
+    workload.go.set()
     for _ in range(bounded):
         if not done.acquire(timeout=max(end - time.perf_counter(), 0)):
             break
