@@ -78,8 +78,9 @@ def test_a_workload_that_is_not_there_is_one_line(deconvoy: Deconvoy, tmp_path: 
 def test_a_lock_without_a_trace_is_skipped(deconvoy: Deconvoy, tmp_path: Path) -> None:
     out = tmp_path / "result.json"
     done = deconvoy("bench", "mix:cpu-2", "--runtime", "lab:std", "--runs", "1", "-o", out)
-    assert done.returncode == 0
-    assert "a lock without a policy leaves no trace" in done.stdout, done.stdout
+    assert done.returncode == 2
+    assert "nothing ran" in done.stderr, done.stderr
+    assert "a lock without a policy leaves no trace" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("mix", mixes.names())
@@ -119,7 +120,7 @@ def test_what_python_cannot_do_is_skipped(
     mix, out = tmp_path / "mine.toml", tmp_path / "result.json"
     mix.write_text(f'[[threads]]\nname = "io"\n{more}times = 2\nloop = [{{ {step} }}]\n')
     done = deconvoy("bench", f"mix:{mix}", "--runtime", MINE, "--runs", "1", "-o", out)
-    assert done.returncode == 0 and says in done.stdout, done.stdout
+    assert done.returncode == 2 and says in done.stderr, done.stderr
 
 
 def test_a_workload_has_its_own_number_of_threads(deconvoy: Deconvoy) -> None:
@@ -133,6 +134,15 @@ def test_a_workload_where_nobody_computes_is_judged(deconvoy: Deconvoy) -> None:
     done = deconvoy("policies", "search", "--mix", "pool", "--policy", "adaptive", "--json")
     (judged,) = json.loads(done.stdout)["judged"]
     assert judged["jain"] == 1.0 and 0 < judged["kept"] < 1
+
+
+def test_a_hold_that_is_not_over_counts(deconvoy: Deconvoy, tmp_path: Path) -> None:
+    mix, out = tmp_path / "one.toml", tmp_path / "result.json"
+    mix.write_text('duration = "1s"\n[[threads]]\nname = "cpu"\nloop = [{ compute = "1ms" }]\n')
+    done = deconvoy("bench", f"mix:{mix}", "--runtime", "sim:adaptive@2", "--runs", "1", "-o", out)
+    assert done.returncode == 0, done.stderr
+    (run,) = json.loads(out.read_text())["runs"]
+    assert run["values"]["kept"] > 0.99
 
 
 @pytest.mark.parametrize("cores", [2, 8])

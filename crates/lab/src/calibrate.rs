@@ -309,15 +309,19 @@ pub fn hand_offs<G: Gil>(gil: &G) -> Vec<u64> {
         scope.spawn(compute);
         let me = gil.start_thread("comes");
         for _ in 0..TURNS {
-            let elsewhere = now() + ELSEWHERE_NS;
-            while now() < elsewhere {
+            let begun = now();
+            while now() < begun + ELSEWHERE_NS {
                 std::hint::spin_loop();
             }
             wants.store(true, Ordering::Relaxed);
             let held = gil.acquire(me);
             let at = now();
             wants.store(false, Ordering::Relaxed);
-            taken.push(at.saturating_sub(given.load(Ordering::Relaxed)));
+            // The other one may not have begun yet, or not have the lock.
+            let given = given.load(Ordering::Relaxed);
+            if given > begun {
+                taken.push(at.saturating_sub(given));
+            }
             gil.release(held);
         }
         over.store(true, Ordering::Relaxed);

@@ -8,7 +8,9 @@
 
 use deconvoy_mix::Mix;
 use deconvoy_policy::home::{HomeCore, Next};
-use deconvoy_policy::{Actions, AnyPolicy, Driver, Event, Observer, Policy, Slot, Spec, WaiterId};
+use deconvoy_policy::{
+    Actions, AnyPolicy, Driver, Event, Nanos, Observer, Policy, Slot, Spec, WaiterId,
+};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
@@ -112,9 +114,11 @@ pub fn run(spec: &Spec<'_>, mix: &Mix, world: World, observer: impl Observer + P
     sim.finish()
 }
 
-/// An observer that wants to know on which core what it sees happens.
+/// An observer that wants to know on which core what it sees happens, and when all of it ended.
 pub trait Placed {
     fn on_core(&mut self, _core: u32) {}
+
+    fn ended(&mut self, _now: Nanos) {}
 }
 
 impl Placed for () {}
@@ -297,6 +301,7 @@ impl<'s, O: Observer + Placed> Sim<'s, O> {
 
     fn finish(mut self) -> Outcome {
         self.check_all();
+        self.observer.ended(Nanos(self.now));
         Outcome::of(&mut self)
     }
 }

@@ -8,7 +8,7 @@ use deconvoy_policy::{Action, Event, Nanos, Observer, WaiterId};
 use deconvoy_trace::create::{self, RING_BYTES};
 use deconvoy_trace::format::{FLAG_COUNTS_INSTRUCTIONS, Kind, THREAD_CAPACITY};
 use deconvoy_trace::notes::{Notes, Threads};
-use deconvoy_trace::record::About;
+use deconvoy_trace::record::{About, Recorder};
 
 use crate::engine::{BEGUN, Placed, World};
 
@@ -28,7 +28,10 @@ impl Threads for Numbers {
 }
 
 /// Writes a run down.
-pub struct Recording(Notes<Numbers>);
+pub struct Recording {
+    notes: Notes<Numbers>,
+    recorder: Recorder,
+}
 
 impl Recording {
     /// Begins the trace of a run in the new file `path`.
@@ -60,22 +63,28 @@ impl Recording {
                 recorder.set_name(thread, name.as_bytes());
             }
         }
-        Ok(Recording(Notes::new(Some(recorder), 0, Numbers { core: 0 })))
+        let notes = Notes::new(Some(recorder), 0, Numbers { core: 0 });
+        Ok(Recording { notes, recorder })
     }
 }
 
 impl Placed for Recording {
     fn on_core(&mut self, core: u32) {
-        self.0.threads.core = core;
+        self.notes.threads.core = core;
+    }
+
+    /// Whoever has the lock has it until then.
+    fn ended(&mut self, now: Nanos) {
+        self.recorder.write(now.0, Kind::LockEnd, 0, 0, 0);
     }
 }
 
 impl Observer for Recording {
     fn event(&mut self, now: Nanos, event: Event) {
-        self.0.event(now, event);
+        self.notes.event(now, event);
     }
 
     fn action(&mut self, now: Nanos, action: Action) {
-        self.0.action(now, action);
+        self.notes.action(now, action);
     }
 }

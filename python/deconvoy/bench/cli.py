@@ -214,6 +214,9 @@ def bench(
         where = f"; {len(result.runs)} runs are in {output.plain(str(path))}" if result.runs else ""
         progress.print(f"deconvoy: interrupted{where}", soft_wrap=True)
         raise
+    if not result.runs:
+        why = "; ".join(f"{name}: {reason}" for name, reason in result.skipped.items())
+        raise UserError(f"nothing ran: {why}")
     if as_json:
         click.echo(to_json(result))
         return

@@ -27,9 +27,9 @@ threads keep: what the CPU-bound threads count beside the client, of what they c
 over sequential: the time, of the time of one thread for the same count; ~ the intervals
   overlap.""",
     "mix": """\
-wait: of the threads that are I/O-bound, for the lock, at each acquisition. keep: the share of the
-  time that the others leave in which those that compute have the lock; without such threads, of all
-  time in which anybody has it. longest wait: of any thread.""",
+wait: of the threads named io, for the lock, at each acquisition. keep: the share of the time that
+  the others leave in which those named cpu have the lock; without such threads, of all time in
+  which anybody has it. longest wait: of any thread.""",
 }
 
 
