@@ -4,6 +4,10 @@
 use crate::WaiterId;
 use crate::slots::{QueueId, Slots};
 
+/// So many waiters one that comes later passes at most. With thousands that want more than there is, the
+/// order is then nearly that of arrival.
+const MOST_PASSED: u32 = 64;
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queue {
     id: QueueId,
@@ -43,19 +47,23 @@ impl Queue {
     }
 
     /// Puts `who` behind the last waiter for which `before` holds, looking from the tail: first
-    /// come, first served among equals.
+    /// come, first served among equals. It goes to the front if it holds for nobody, and passes
+    /// [`MOST_PASSED`] otherwise: this is done with the lock's mutex held.
     pub(crate) fn insert(
         &mut self,
         slots: &mut Slots<'_>,
         who: WaiterId,
         before: impl Fn(&Slots<'_>, WaiterId) -> bool,
     ) {
+        if linked(self.head).is_none_or(|head| !before(slots, head)) {
+            return self.insert_after(slots, 0, who);
+        }
         let mut place = self.tail;
-        while let Some(other) = linked(place) {
-            if before(slots, other) {
-                break;
+        for _ in 0..MOST_PASSED {
+            match linked(place) {
+                Some(other) if !before(slots, other) => place = slots.at(other).prev,
+                _ => break,
             }
-            place = slots.at(other).prev;
         }
         self.insert_after(slots, place, who);
     }
@@ -95,5 +103,43 @@ impl Queue {
             Some(other) => slots.at_mut(other).prev = prev,
             None => self.tail = prev,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec;
+    use std::vec::Vec;
+
+    use super::*;
+    use crate::Slot;
+
+    fn order(queue: &Queue, slots: &Slots<'_>) -> Vec<u32> {
+        std::iter::successors(queue.head(), |&who| Queue::behind(slots, who))
+            .map(|who| who.0)
+            .collect()
+    }
+
+    #[test]
+    fn who_comes_passes_those_behind_it_and_not_too_many() {
+        let mut list = vec![Slot::default(); 200];
+        let mut slots = Slots::new(&mut list);
+        let mut queue = Queue::new(QueueId::READY);
+        let mut insert = |slots: &mut Slots<'_>, who: u32, mark: u64| {
+            slots.at_mut(WaiterId(who)).mark = mark;
+            queue.insert(slots, WaiterId(who), |slots, other| slots.at(other).mark <= mark);
+            queue
+        };
+        for (who, mark) in [(0, 10), (1, 20), (2, 10), (3, 5)] {
+            insert(&mut slots, who, mark);
+        }
+        assert_eq!(order(&insert(&mut slots, 4, 20), &slots), [3, 0, 2, 1, 4]);
+        for who in 5..105 {
+            insert(&mut slots, who, 100);
+        }
+        let queue = insert(&mut slots, 150, 50);
+        let place = order(&queue, &slots).iter().position(|&who| who == 150);
+        assert_eq!(place, Some(105 - MOST_PASSED as usize));
+        assert_eq!(order(&insert(&mut slots, 151, 1), &slots)[0], 151, "the first of all");
     }
 }
