@@ -12,6 +12,7 @@ from rich import box
 from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
 from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 # Wide enough for any table: what is piped is cut by whoever reads it.
@@ -53,6 +54,19 @@ class Trimmed:
 
     def flush(self) -> None:
         self.stream.flush()
+
+
+def bar(where: Console) -> Progress:
+    """A bar of how far many equal parts are, gone when they are done; nothing but on a terminal."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=where,
+        transient=True,
+        disable=not where.is_terminal,
+    )
 
 
 def complain(message: str) -> None:

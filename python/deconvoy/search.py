@@ -23,7 +23,7 @@ from scipy.stats import qmc
 
 from deconvoy import mixes
 from deconvoy._native import simulate
-from deconvoy.bench.mixed import CPU, IO
+from deconvoy.bench.mixed import CPU, IO, kept
 
 # A wait shorter than this is one hand-off: no policy is the better for less.
 HAND_OFF_NS = 5_000
@@ -157,7 +157,7 @@ def cases(names: Sequence[str], cores: Sequence[int]) -> list[Case]:
 
 def judge(policy: str, on: Sequence[Case], costs: str, seed: int) -> Candidate:
     """Simulates a policy on every case."""
-    waits, kept, jain, longest, beside, each = [], [], [], 0, [], []
+    waits, shares, jain, longest, beside, each = [], [], [], 0, [], []
     for case in on:
         try:
             outcome = json.loads(simulate(policy, case.cores, case.text, costs, seed))
@@ -170,11 +170,9 @@ def judge(policy: str, on: Sequence[Case], costs: str, seed: int) -> Candidate:
         cpu = [one for one in outcome["groups"] if one["name"] == CPU]
         rest = [one for one in outcome["groups"] if one["name"] != CPU]
         used = sum(one["held_ns"] for one in rest)
-        # Where nobody only computes, what all of them get done with the lock counts.
-        share = (
-            sum(one["held_ns"] for one in cpu) / max(elapsed - used, 1) if cpu else used / elapsed
-        )
-        kept.append(share)
+        held = sum(one["held_ns"] for one in cpu) if cpu else None
+        share = kept(held, used, elapsed)
+        shares.append(share)
         jain += [one["jain"] for one in cpu]
         longest = max(longest, *(one["longest_wait_ns"] for one in outcome["groups"]))
         ran = sum(max(one["ran_ns"] - one["held_ns"], 0) for one in outcome["groups"])
@@ -196,7 +194,7 @@ def judge(policy: str, on: Sequence[Case], costs: str, seed: int) -> Candidate:
     mean_wait = math.exp(sum(map(math.log, waits)) / len(waits)) if waits else 0.0
     mean_beside = sum(beside) / len(beside)
     figures = Figures(
-        mean_wait, sum(kept) / len(kept), min(jain, default=1.0), longest, mean_beside
+        mean_wait, sum(shares) / len(shares), min(jain, default=1.0), longest, mean_beside
     )
     return Candidate(policy, figures, by_case=each)
 
@@ -211,14 +209,11 @@ class Search:
     population: int
     generations: int
     workers: int
-    # Judged, and nothing is searched for.
-    only: Sequence[str] = ()
     evaluated: list[Candidate] = field(default_factory=list)
 
     @property
     def total(self) -> int:
-        if self.only:
-            return len(self.only)
+        """How many candidates `run` judges."""
         return len(rivals()) + self.population * (self.generations + 1)
 
     def run(self, told: Callable[[Candidate], object]) -> list[Candidate]:
@@ -226,9 +221,6 @@ class Search:
         random_one = random.Random(self.seed)
         sobol = qmc.Sobol(len(SPACE), seed=np.random.default_rng(self.seed))
         with ThreadPoolExecutor(self.workers) as pool:
-            if self.only:
-                self._judge(pool, [(policy, None) for policy in self.only], told)
-                return self.evaluated
             self._judge(pool, [(policy, None) for policy in rivals()], told)
             points = self._first(sobol)
             self._judge(pool, points, told)
@@ -236,6 +228,14 @@ class Search:
                 parents = self._parents()
                 self._judge(pool, list(self._children(parents, random_one)), told)
         return front(self.evaluated)
+
+    def judge_each(
+        self, policies: Sequence[str], told: Callable[[Candidate], object]
+    ) -> list[Candidate]:
+        """Judges these, and searches for nothing. `told` is called as in `run`."""
+        with ThreadPoolExecutor(self.workers) as pool:
+            self._judge(pool, [(policy, None) for policy in policies], told)
+        return self.evaluated
 
     def _first(self, sobol: qmc.Sobol) -> list[tuple[str, tuple[float, ...] | None]]:
         found: list[tuple[str, tuple[float, ...] | None]] = []

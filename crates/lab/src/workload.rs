@@ -43,35 +43,10 @@ struct Surroundings<'m> {
     shared: Shared,
 }
 
-/// A step, made ready to be taken.
-#[derive(Clone, Copy)]
-enum Play<'s> {
-    Compute(Amount),
-    Hog(Distribution),
-    Native(Distribution),
-    Block(Distribution),
-    Sleep(Distribution),
-    Send(&'s UnixStream),
-    Receive(&'s UnixStream),
-}
-
-fn plays<'s>(group: &Group, channels: &'s BTreeMap<&str, Channel>) -> Vec<Play<'s>> {
-    let play = |step: &Step| match step {
-        Step::Compute(amount) => Play::Compute(*amount),
-        Step::Hog(time) => Play::Hog(*time),
-        Step::Native(time) => Play::Native(*time),
-        Step::Block(time) => Play::Block(*time),
-        Step::Sleep(time) => Play::Sleep(*time),
-        Step::Send(name) => Play::Send(&channels[name.as_str()].from),
-        Step::Receive(name) => Play::Receive(&channels[name.as_str()].to),
-    };
-    group.steps.iter().map(play).collect()
-}
-
 /// One thread's part.
 struct Steps<'s> {
     around: &'s Surroundings<'s>,
-    plays: Vec<Play<'s>>,
+    steps: Vec<Step<&'s Channel>>,
     random: Pcg64Mcg,
     /// How often it goes round yet.
     left: Option<u32>,
@@ -84,16 +59,16 @@ impl Steps<'_> {
 
     /// A call that the lock is given up for.
     fn make(&mut self, call: usize) -> io::Result<()> {
-        match self.plays[call] {
-            Play::Native(time) => spin(self.draw(time)),
-            Play::Block(time) => match self.draw(time) {
+        match self.steps[call] {
+            Step::Native(time) => spin(self.draw(time)),
+            Step::Block(time) => match self.draw(time) {
                 Duration::ZERO => (&self.around.null).write_all(&[0])?,
                 off => std::thread::sleep(off),
             },
-            Play::Sleep(time) => std::thread::sleep(self.draw(time) + SLACK),
-            Play::Send(mut to) => to.write_all(&[0])?,
-            Play::Receive(mut from) => from.read_exact(&mut [0])?,
-            Play::Compute(_) | Play::Hog(_) => {}
+            Step::Sleep(time) => std::thread::sleep(self.draw(time) + SLACK),
+            Step::Send(channel) => (&channel.from).write_all(&[0])?,
+            Step::Receive(channel) => (&channel.to).read_exact(&mut [0])?,
+            Step::Compute(_) | Step::Hog(_) => {}
         }
         Ok(())
     }
@@ -118,12 +93,12 @@ impl Blocking for Steps<'_> {
         if call == AGAIN {
             return i64::from(self.goes_on());
         }
-        match self.plays[usize::from(call)] {
-            Play::Compute(Amount::Of(time)) => {
+        match self.steps[usize::from(call)] {
+            Step::Compute(Amount::Of(time)) => {
                 let rounds = self.draw(time).as_secs_f64() * self.around.rounds_per_s;
                 rounds as i64
             }
-            Play::Hog(time) => {
+            Step::Hog(time) => {
                 spin(self.draw(time));
                 0
             }
@@ -252,8 +227,8 @@ fn take_part(
     exact_timers();
     std::thread::sleep(Duration::from_nanos(group.after.0.saturating_mul(u64::from(number) + 1)));
     let random = Pcg64Mcg::seed_from_u64(seed);
-    let plays = plays(group, &around.channels);
-    let mut steps = Steps { around, plays, random, left: group.times };
+    let made = group.steps.iter().map(|step| step.with_channels(|name| &around.channels[name]));
+    let mut steps = Steps { around, steps: made.collect(), random, left: group.times };
     if group.gil {
         let name = group.thread_name(number);
         with_gil!(gil, gil => {

@@ -88,10 +88,10 @@ fn yes() -> bool {
     true
 }
 
-/// One thing that a thread does.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+/// One thing that a thread does. `C`: how a channel is referred to, in a file by its name.
+#[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Step {
+pub enum Step<C = String> {
     /// Runs instructions, with the lock.
     Compute(Amount),
     /// Runs C code that never looks whether it is to give way, with the lock.
@@ -104,9 +104,24 @@ pub enum Step {
     /// Sleeps, without the lock: at least so long.
     Sleep(Distribution),
     /// Puts a message into a channel, without the lock.
-    Send(String),
+    Send(C),
     /// Takes one out of a channel, without the lock, and waits for it if there is none.
-    Receive(String),
+    Receive(C),
+}
+
+impl Step {
+    /// The same with what runs it has for the channels of these names.
+    pub fn with_channels<C>(&self, mut channel: impl FnMut(&str) -> C) -> Step<C> {
+        match self {
+            Step::Compute(amount) => Step::Compute(*amount),
+            Step::Hog(time) => Step::Hog(*time),
+            Step::Native(time) => Step::Native(*time),
+            Step::Block(time) => Step::Block(*time),
+            Step::Sleep(time) => Step::Sleep(*time),
+            Step::Send(name) => Step::Send(channel(name)),
+            Step::Receive(name) => Step::Receive(channel(name)),
+        }
+    }
 }
 
 /// What is wrong with a workload; fit for a user.

@@ -1,6 +1,6 @@
 //! What a thread does, step by step: it computes with the lock, and makes calls without.
 
-use deconvoy_mix::{Amount, Distribution, Mix, Step};
+use deconvoy_mix::{Amount, Mix, Step};
 use deconvoy_policy::Observer;
 
 use crate::agenda::NEVER;
@@ -8,30 +8,13 @@ use crate::engine::{Placed, Sim};
 use crate::schedule::Waker;
 use crate::thread::{On, State, Todo};
 
-/// A step, made ready to be taken.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Play {
-    Compute(Amount),
-    Hog(Distribution),
-    Native(Distribution),
-    Block(Distribution),
-    Sleep(Distribution),
-    Send(u32),
-    Receive(u32),
-}
+/// A step, with the number of its channel.
+pub(crate) type Play = Step<u32>;
 
 pub(crate) fn plays(mix: &Mix) -> Vec<Vec<Play>> {
     let channels = mix.channels();
-    let number = |name: &String| channels.get(name.as_str()).map_or(0, |&number| number as u32);
-    let play = |step: &Step| match step {
-        Step::Compute(amount) => Play::Compute(*amount),
-        Step::Hog(time) => Play::Hog(*time),
-        Step::Native(time) => Play::Native(*time),
-        Step::Block(time) => Play::Block(*time),
-        Step::Sleep(time) => Play::Sleep(*time),
-        Step::Send(name) => Play::Send(number(name)),
-        Step::Receive(name) => Play::Receive(number(name)),
-    };
+    let number = |name: &str| channels.get(name).map_or(0, |&number| number as u32);
+    let play = |step: &Step| step.with_channels(number);
     mix.threads.iter().map(|group| group.steps.iter().map(play).collect()).collect()
 }
 

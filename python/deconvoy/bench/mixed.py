@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 import tomllib
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from deconvoy import mixes, preload
 from deconvoy._native import groups_json
 from deconvoy.bench.process import RunFailed, run_to_end
 from deconvoy.bench.runtimes import Runtime
+from deconvoy.bench.simulated import Simulation
 from deconvoy.bench.stats import jain
 from deconvoy.errors import UserError
 
@@ -29,13 +29,20 @@ CPU, IO = "cpu", "io"
 NOT_IN_PYTHON = ("hog", "native")
 
 
+def kept(cpu_held_ns: float | None, used_ns: float, elapsed_ns: float) -> float:
+    """The share of the time that the others, who had the lock for `used_ns`, leave in which those
+    that compute have it; without such (None), the share of all time in which anybody has it."""
+    if cpu_held_ns is None:
+        return used_ns / elapsed_ns
+    return cpu_held_ns / max(elapsed_ns - used_ns, 1)
+
+
 def figures(groups: Sequence[dict[str, Any]]) -> dict[str, float]:
     """What a run comes to, from its groups (`name`, `start_ns`, `end_ns`, `held_ns` of each thread,
     `wait_p50_ns`, `wait_p99_ns`, `longest_wait_ns`).
 
-    Yields `p50_ns` and `p99_ns` of the waits of I/O-bound threads, if there are any; `kept`, the
-    share of the time that the others leave in which those that compute have the lock (without such,
-    of all time in which anybody has it); `jain`, how evenly those share it; `longest_wait_ns`.
+    Yields `p50_ns` and `p99_ns` of the waits of I/O-bound threads, if there are any; `kept`;
+    `jain`, how evenly those that compute share the lock; `longest_wait_ns`.
     """
     start_ns = min((one["start_ns"] for one in groups), default=0)
     elapsed_ns = max(max((one["end_ns"] for one in groups), default=0) - start_ns, 1)
@@ -46,9 +53,9 @@ def figures(groups: Sequence[dict[str, Any]]) -> dict[str, float]:
         if one["name"] == IO:
             values |= {"p50_ns": one["wait_p50_ns"], "p99_ns": one["wait_p99_ns"]}
     if not cpu:
-        return values | {"kept": used / elapsed_ns}
+        return values | {"kept": kept(None, used, elapsed_ns)}
     held = cpu[0]["held_ns"]
-    return values | {"kept": sum(held) / max(elapsed_ns - used, 1), "jain": jain(held)}
+    return values | {"kept": kept(sum(held), used, elapsed_ns), "jain": jain(held)}
 
 
 def run_mix(
@@ -68,36 +75,52 @@ def run_mix(
     folder = runtime.trace_folder()
     before = set(folder.iterdir())
     if runtime.simulation is not None:
-        trace = folder / f"{os.getpid()}-{time.time_ns() // 1000}.trace"
-        try:
-            outcome = runtime.simulation.run(text, seed, trace)
-        except (ValueError, OSError) as error:
-            raise RunFailed(str(error)) from error
-        except BaseException as error:
-            # A rule of the simulator's was broken, which Rust tells by a panic.
-            again = f"deconvoy bench {scenario} --runtime {case_runtime.name} --runs 1"
-            error.add_note(f"to repeat it: {again} --seed {seed}")
-            raise
-        values: dict[str, Any] = {"elapsed_s": outcome["elapsed_ns"] / 1e9}
-    elif runtime.lab is not None:
-        if not is_policy(runtime.lab):
-            raise RunFailed(f"{runtime.lab}: a lock without a policy leaves no trace")
-        command = [sys.executable, "-m", "deconvoy.lab", "mix", "--lock", runtime.lab]
-        command += ["--trace", str(folder), "--mix", text, "--seed", str(seed)]
-        values = run_to_end(command, runtime.environment())
-    elif runtime.python is not None:
-        check_for_python(data)
-        environment = runtime.environment()
-        command = [*runtime.command("mix", "mix"), "--mix", json.dumps(data), "--seed", str(seed)]
-        if switch_interval_s is not None:
-            command += ["--switch-interval", repr(switch_interval_s)]
-        values = run_to_end(command, environment)
+        again = f"deconvoy bench {scenario} --runtime {runtime.name} --runs 1 --seed {seed}"
+        values = simulate(runtime.simulation, text, seed, folder, again)
     else:
-        raise RunFailed("no program of C's runs a workload")
+        command = command_of(runtime, text, data, seed, switch_interval_s)
+        values = run_to_end(command, runtime.environment())
     made = sorted(set(folder.iterdir()) - before)
     if not made:
         raise RunFailed("the run left no trace")
     return values | traced(made[0], data)
+
+
+def simulate(
+    simulation: Simulation, text: str, seed: int, folder: Path, again: str
+) -> dict[str, Any]:
+    """One run in the simulator, its trace in `folder`. `again`: the command that repeats it."""
+    trace = folder / f"{os.getpid()}-{time.time_ns() // 1000}.trace"
+    try:
+        outcome = simulation.run(text, seed, trace)
+    except (ValueError, OSError) as error:
+        raise RunFailed(str(error)) from error
+    except BaseException as error:
+        # A rule of the simulator's was broken, which Rust tells by a panic.
+        error.add_note(f"to repeat it: {again}")
+        raise
+    return {"elapsed_s": outcome["elapsed_ns"] / 1e9}
+
+
+def command_of(
+    runtime: Runtime,
+    text: str,
+    data: dict[str, Any],
+    seed: int,
+    switch_interval_s: float | None,
+) -> list[str]:
+    """What runs a workload (TOML, and as data) on real threads. RunFailed if nothing does."""
+    if runtime.lab is not None:
+        if not is_policy(runtime.lab):
+            raise RunFailed(f"{runtime.lab}: a lock without a policy leaves no trace")
+        return [*runtime.command("mix", "mix"), "--mix", text, "--seed", str(seed)]
+    if runtime.python is None:
+        raise RunFailed("no program of C's runs a workload")
+    check_for_python(data)
+    command = [*runtime.command("mix", "mix"), "--mix", json.dumps(data), "--seed", str(seed)]
+    if switch_interval_s is not None:
+        command += ["--switch-interval", repr(switch_interval_s)]
+    return command
 
 
 def is_policy(lock: str) -> bool:

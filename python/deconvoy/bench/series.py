@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from deconvoy import __version__, output
 from deconvoy.bench import machine
@@ -77,15 +76,7 @@ def execute(result: Result, cases: list[Case], rounds: int, path: Path, console:
         soft_wrap=True,
     )
     sayer = Sayer(total, len(cases), console, time.monotonic())
-    progress = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
+    progress = output.bar(console)
     failed: set[Case] = set()
     with progress:
         task = progress.add_task("", total=total)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from deconvoy import mixes, threeways
@@ -21,7 +20,7 @@ from deconvoy.bench.simulated import costs_named
 from deconvoy.bench.summary import cells
 from deconvoy.errors import UserError
 from deconvoy.files import check_new
-from deconvoy.output import console, plain, short_policy, table, time_text
+from deconvoy.output import bar, console, plain, short_policy, table, time_text
 from deconvoy.preload import STOCK, check_policy
 from deconvoy.verbs import Counts
 
@@ -143,7 +142,6 @@ def search(
         if policy == STOCK:
             raise UserError("stock cannot be simulated: its rule is timeout")
     one = searching.Search(
-        only=only,
         on=searching.cases(names or mixes.names(), cores),
         costs=costs_named(costs),
         seed=seed,
@@ -151,23 +149,22 @@ def search(
         generations=generations,
         workers=workers or len(os.sched_getaffinity(0)),
     )
-    run_mixes = names or mixes.names()
-    path = new_name(f"deconvoy-search-{time.strftime('%Y%m%d-%H%M%S')}")
-    real = runs > 0 and not only
-    if real:
-        # Rather now than after minutes.
-        check_new(path, force=False)
-        threeways.check("adaptive", costs)
-    found = run_search(one, place)
     out = console()
     if only:
-        judged = one.evaluated
+        judged = run_search(one, place, only)
         if as_json:
             judged_data = [each.as_data() for each in judged]
             click.echo(json.dumps({"version": 1, "judged": judged_data}))
         else:
             out.print(front_table(judged, None, "judged"))
         return
+    run_mixes = names or mixes.names()
+    path = new_name(f"deconvoy-search-{time.strftime('%Y%m%d-%H%M%S')}")
+    if runs:
+        # Rather now than after minutes.
+        check_new(path, force=False)
+        threeways.check("adaptive", costs)
+    found = run_search(one, place)
     known = {candidate.policy: candidate for candidate in one.evaluated}
     best = searching.winner(one.evaluated, known["adaptive"])
     if not as_json:
@@ -178,7 +175,7 @@ def search(
             out.print(line, style="dim")
     pair = [*dict.fromkeys(["adaptive", best.policy])]
     result: Result | None = None
-    if real:
+    if runs:
         try:
             stderr = console(stderr=True)
             result = threeways.compare(pair, run_mixes, costs, runs, seed, path, stderr)
@@ -195,27 +192,22 @@ def search(
         out.print(f"every number: {path}", soft_wrap=True)
 
 
-def run_search(one: searching.Search, place: Path | None) -> list[searching.Candidate]:
-    """Runs it; writes each candidate down as it comes."""
+def run_search(
+    one: searching.Search, place: Path | None, only: Sequence[str] = ()
+) -> list[searching.Candidate]:
+    """Runs it, or judges `only` these; writes each candidate down as it comes."""
+    total = len(only) or one.total
     stderr = console(stderr=True)
-    progress = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=stderr,
-        transient=True,
-        disable=not stderr.is_terminal,
-    )
+    progress = bar(stderr)
     try:
         file = place.open("w") if place is not None else None
     except OSError as error:
         raise UserError(f"cannot write {place}: {error.strerror}") from None
     if not stderr.is_terminal:
-        stderr.print(f"deconvoy: {one.total} candidates, {len(one.on)} simulations each")
+        stderr.print(f"deconvoy: {total} candidates, {len(one.on)} simulations each")
     try:
         with progress:
-            task = progress.add_task("searching", total=one.total)
+            task = progress.add_task("searching", total=total)
 
             def told(candidate: searching.Candidate) -> None:
                 progress.advance(task)
@@ -224,7 +216,7 @@ def run_search(one: searching.Search, place: Path | None) -> list[searching.Cand
                     file.flush()
 
             try:
-                return one.run(told)
+                return one.judge_each(only, told) if only else one.run(told)
             except ValueError as error:
                 raise UserError(str(error)) from None
     finally:

@@ -168,8 +168,7 @@ impl Adaptive<'_> {
         if self.awake.holds(now, next) {
             return None;
         }
-        let ready = self.awake.now(now).filter(|&who| self.ready.holds(&self.slots, who));
-        let first = ready.min_by_key(|&who| self.slots.at(who).arrived_at);
+        let first = self.ready_awake(now).min_by_key(|&who| self.slots.at(who).arrived_at);
         first.or_else(|| self.awake.now(now).find(|&who| self.waits(who)))
     }
 
@@ -177,9 +176,10 @@ impl Adaptive<'_> {
     pub(super) fn goes_first(&self, now: Nanos, who: WaiterId) -> bool {
         self.ready.holds(&self.slots, who)
             && self.credit(now, who) >= self.params.wakeup
-            && !self
-                .awake
-                .now(now)
-                .any(|other| other != who && self.ready.holds(&self.slots, other))
+            && self.ready_awake(now).all(|other| other == who)
+    }
+
+    fn ready_awake(&self, now: Nanos) -> impl Iterator<Item = WaiterId> {
+        self.awake.now(now).filter(|&who| self.ready.holds(&self.slots, who))
     }
 }
