@@ -92,7 +92,7 @@ def test_what_starves_is_cut_off_and_says_how_far_it_came() -> None:
         (["--runtime", "sim:adaptive@0"], "cores must be from 1 to 1024"),
         (["--runtime", "sim:adaptive@-1"], "cores must be from 1 to 1024"),
         (["--runtime", "sim:adaptive@2000"], "cores must be from 1 to 1024"),
-        (["--runtime", "sim:adaptive@2/1999"], "no costs '1999'; there are here, server, 2010"),
+        (["--runtime", "sim:adaptive@2/1999"], "no costs '1999'; there are vm, server, 2010"),
         (["--runtime", "sim:unfair@2"], 'no policy "unfair"; there are adaptive'),
         (["--runtime", "sim:timer:-1ms@2"], '"-1ms" is not a time'),
         (["--runtime", "lab:unfair"], "or, without a policy, std, parking_lot"),
@@ -139,7 +139,7 @@ def test_the_workloads_of_the_project_can_be_run() -> None:
         ("instruction_ns = 0", "instruction_ns must be more than 0"),
         ("wake_ns = -5", "from 0 to 4000000000 nanoseconds"),
         ("wake_ns = [5, 3]", "quantiles go up from the least"),
-        ("wakes_ns = 5", "unknown field `wakes_ns`"),
+        ("wakes_ns = 5", "there is no `wakes_ns`"),
         ("[scheduler]\ntick_ns = 0", "tick_ns and check_ns must be more than 0"),
     ],
 )
@@ -167,7 +167,7 @@ def test_what_was_calibrated_is_read_again(
 
 def test_a_search_finds_a_front(deconvoy: Deconvoy, tmp_path: Path) -> None:
     out = tmp_path / "search.jsonl"
-    options = ("--mix", "echo-1", "--mix", "cpu-8", "--cores", "2", "--costs", "here", "--json")
+    options = ("--mix", "echo-1", "--mix", "cpu-8", "--cores", "2", "--costs", "vm", "--json")
     options += ("--population", "4", "--generations", "1", "--runs", "0")
     command = ("policies", "search", *options)
     done = deconvoy(*command, "-o", out)

@@ -149,7 +149,7 @@ def test_a_hold_that_is_not_over_counts(deconvoy: Deconvoy, tmp_path: Path) -> N
 def test_the_trace_of_a_simulation_says_what_the_simulator_says(tmp_path: Path, cores: int) -> None:
     path = tmp_path / "sim.trace"
     outcome = json.loads(
-        simulate("adaptive", cores, mixes.load("many-io"), costs_named("here"), 1, path)
+        simulate("adaptive", cores, mixes.load("many-io"), costs_named("vm"), 1, path)
     )
     groups = {group["name"]: group for group in json.loads(groups_json(path, ["cpu", "io"]))}
     for told in outcome["groups"]:
@@ -158,7 +158,7 @@ def test_the_trace_of_a_simulation_says_what_the_simulator_says(tmp_path: Path, 
         assert sum(group["held_ns"]) == pytest.approx(told["held_ns"], rel=0.001)
         assert group["longest_wait_ns"] == pytest.approx(told["longest_wait_ns"], rel=0.2)
     on = search.cases(["many-io"], [cores])
-    kept = search.judge("adaptive", on, costs_named("here"), 1).figures.kept
+    kept = search.judge("adaptive", on, costs_named("vm"), 1).figures.kept
     found = figures(list(groups.values()))
     assert found["kept"] == pytest.approx(kept, rel=0.01)
 

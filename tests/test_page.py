@@ -21,7 +21,7 @@ needs_a_browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-
 def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A convoy: a server beside two threads that compute, as CPython has it, in the simulator."""
     path = tmp_path_factory.mktemp("page") / "7-1.trace"
-    simulate("timeout", 2, messaging_mix(2, 100, 60), costs_named("here"), 1, path)
+    simulate("timeout", 2, messaging_mix(2, 100, 60), costs_named("vm"), 1, path)
     return path
 
 

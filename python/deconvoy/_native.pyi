@@ -101,6 +101,7 @@ def simulate(
     costs: str,
     seed: int,
     trace: str | PathLike[str] | None = None,
+    command: str = "",
 ) -> str: ...
 
 # Name and TOML.

@@ -30,7 +30,7 @@ def server(args: argparse.Namespace) -> None:
 
 
 def mix(args: argparse.Namespace) -> None:
-    elapsed_s = lab_mix(args.lock, args.mix, args.seed, trace(args))
+    elapsed_s = lab_mix(args.lock, sys.stdin.read(), args.seed, trace(args))
     print(json.dumps({"elapsed_s": elapsed_s}))
 
 
@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--mode", choices=["sequential", "thread"], default="sequential")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--work", type=int, default=100_000_000)
-    parser.add_argument("--mix", help="a workload, as TOML")
+    parser.add_argument("--mix", help="its name; it is on standard input, as TOML")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--trace", type=Path, help="a folder for the trace")
     args = parser.parse_args()

@@ -121,6 +121,11 @@ def time_text(ns: float) -> str:
     return "0"
 
 
+def counted(count: int, what: str) -> str:
+    """So many of something: `1 run`, `2 runs`."""
+    return f"{count} {what}" + ("" if count == 1 else "s")
+
+
 def percent(part: float, whole: float) -> str:
     return f"{100 * part / whole:.1f} %" if whole else "-"
 

@@ -103,7 +103,7 @@ def print_process(out: Console, report: Report) -> None:
     process, totals = report["process"], report["totals"]
     facts = table("process", "")
     facts.add_row("command", plain(shorten(" ".join(process["command"]))))
-    facts.add_row("runtime", plain("CPython " + process["runtime"].partition(" (")[0]))
+    facts.add_row("runtime", plain(runtime(process["runtime"])))
     facts.add_row("policy", plain(process["policy"]))
     facts.add_row("switch interval", time_text(process["interval_ns"]))
     facts.add_row("cores", str(process["cores"]))
@@ -115,6 +115,13 @@ def print_process(out: Console, report: Report) -> None:
         f"{totals['asks']} drop requests",
     )
     out.print(facts)
+
+
+def runtime(text: str) -> str:
+    """What a trace says of its runtime, for a person: only CPython gives nothing but a version."""
+    if text[:1].isdigit():
+        return "CPython " + text.partition(" (")[0]
+    return {"lab": "the lab", "sim": "the simulator"}.get(text, text)
 
 
 def print_threads(out: Console, report: Report) -> None:
@@ -172,6 +179,20 @@ def print_pairs(out: Console, report: Report) -> None:
         listing.add_row(*(row[name] for name in columns))
     out.print(listing)
     say_omitted(out, len(report["pairs"]) - MOST_PAIRS, "pairs")
+    print_unheld(out, report["coverage"])
+
+
+def print_unheld(out: Console, coverage: dict[str, Any]) -> None:
+    """What the table of pairs leaves out of all that was waited."""
+    free, behind = coverage["lock_free_ns"], coverage["behind_holders_ns"]
+    unknown = coverage["unattributed_ns"]
+    waited = free + behind + unknown
+    if free * 100 >= waited > 0:
+        what = "of all waiting the lock was free: wake-ups take their time, and so do busy cores"
+        out.print(f"{percent(free, waited)} {what}", style="dim")
+    if unknown * 100 >= waited > 0:
+        out.print(f"{percent(unknown, waited)} of it is too far back to say", style="dim")
+    out.print()
 
 
 def pair_cells(pair: dict[str, Any]) -> dict[str, str]:

@@ -10,8 +10,9 @@ from typing import Any
 from deconvoy._native import TraceError, report_json
 from deconvoy.errors import UserError
 
-# As crates/shim/src/tracing.rs names them: process, microseconds since 1970.
-NAME = re.compile(r"(\d+)-(\d+)\.trace")
+# As crates/shim/src/tracing.rs names them: process, microseconds since 1970; with what `bench` puts
+# before it.
+NAME = re.compile(r"(?:.*-)?(\d+)-(\d+)\.trace")
 
 NO_TRACES = (
     "no process had a GIL that deconvoy knows: it was no CPython from 3.8 on, or one "

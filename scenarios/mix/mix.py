@@ -131,13 +131,13 @@ def set_exact_timers():
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--mix", required=True, help="the workload, as JSON")
+    parser.add_argument("--mix", required=True, help="its name; it is on standard input, as JSON")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--switch-interval", type=float, help="seconds")
     args = parser.parse_args()
     if args.switch_interval is not None:
         sys.setswitchinterval(args.switch_interval)
-    mix = json.loads(args.mix)
+    mix = json.load(sys.stdin)
     groups = mix["threads"]
     workload = Workload(groups, args.seed)
     done = threading.Semaphore(0)

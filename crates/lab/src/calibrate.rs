@@ -78,6 +78,7 @@ pub fn measure(mut said: impl FnMut(&str)) -> io::Result<Measured> {
         ("send_ns", quantiles(send)),
         ("receive_ns", quantiles(receive)),
         ("wake_ns", quantiles(wakes.cost)),
+        ("fresh_waker_ns", quantiles(fresh.cost)),
         ("idle_wake_ns", quantiles(wakes.idle)),
         ("fresh_wake_ns", quantiles(fresh.idle)),
         ("switch_ns", quantiles(switch)),

@@ -78,6 +78,10 @@ impl<'s> Choice<'s> {
             let every = Every::parse(every).map_err(ChoiceError)?;
             return Ok(Choice::Rival(rival, every));
         }
+        if name == "stock" {
+            let why = "stock is CPython's own lock; its rule on real threads is lab:timeout";
+            return Err(ChoiceError(why.into()));
+        }
         match Spec::parse(text) {
             Ok(_) => Ok(Choice::Policy(text)),
             Err(error) => {

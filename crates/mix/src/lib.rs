@@ -18,6 +18,7 @@
 
 mod distribution;
 mod time;
+mod words;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,6 +27,7 @@ use serde::Deserialize;
 
 pub use distribution::{Amount, Distribution};
 pub use time::Time;
+pub use words::in_words;
 
 /// Threads of all groups together, at most.
 pub const MAX_THREADS: u32 = 100_000;
@@ -42,6 +44,7 @@ pub struct Mix {
     /// It ends then at the latest.
     #[serde(default = "default_duration")]
     pub duration: Time,
+    #[serde(default)]
     pub threads: Vec<Group>,
 }
 
@@ -142,11 +145,7 @@ impl Mix {
     /// # Errors
     /// One line that says what is wrong, and where.
     pub fn parse(text: &str) -> Result<Mix, MixError> {
-        let mix: Mix = toml::from_str(text).map_err(|error| {
-            let line = error.span().map_or(0, |span| text[..span.start].lines().count().max(1));
-            let why = error.message().trim().replace('\n', ": ");
-            MixError(if line == 0 { why } else { format!("line {line}: {why}") })
-        })?;
+        let mix: Mix = toml::from_str(text).map_err(|error| MixError(in_words(text, &error)))?;
         mix.check()?;
         Ok(mix)
     }

@@ -43,7 +43,24 @@ fn a_workload_is_read() {
 fn a_mistake_is_named() {
     for (text, says) in [
         ("threads = []", "a mix needs threads: [[threads]] with a count of 1 or more"),
-        ("", "line 1: missing field `threads`"),
+        ("", "a mix needs threads: [[threads]] with a count of 1 or more"),
+        ("\n[[threads]]\nname = \"a\"", "line 2: `loop` is missing"),
+        (
+            &format!("{LOOP}colour = 1"),
+            "line 3: there is no `colour`; there are `name`, `count`, `priority`, `gil`, `times`, `after`, `loop`",
+        ),
+        (
+            &format!("{LOOP}count = -1"),
+            "line 3: integer `-1`, where a whole number from 0 on belongs",
+        ),
+        (
+            &format!("{LOOP}loop = [{{ block = {{ uniform = [\"1us\"] }} }}]"),
+            "line 3: not of length 1: there must be two, as in [\"1us\", 2]",
+        ),
+        (
+            &format!("{LOOP}loop = [{{ sleep = \"1us\", block = \"1us\" }}]"),
+            "line 3: a step does one thing; write two as { … }, { … }",
+        ),
         (
             &format!("{LOOP}count = 0\nloop = [{{ compute = \"1us\" }}]"),
             "a mix needs threads: [[threads]] with a count of 1 or more",
@@ -80,7 +97,7 @@ fn a_mistake_is_named() {
         (&format!("{LOOP}loop = [{{ receive = \"x\" }}]"), "nobody sends to the channel \"x\""),
         (
             &format!("{LOOP}loop = [{{ yawn = \"1us\" }}]"),
-            "line 3: unknown variant `yawn`, expected one of `compute`, `hog`, `native`, `block`, `sleep`, `send`, `receive`",
+            "line 3: there is no `yawn`; there are `compute`, `hog`, `native`, `block`, `sleep`, `send`, `receive`",
         ),
     ] {
         assert_eq!(Mix::parse(text).unwrap_err().to_string(), says, "{text}");

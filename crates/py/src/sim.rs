@@ -13,10 +13,12 @@ fn wrong(error: impl std::fmt::Display) -> PyErr {
 }
 
 /// Runs the workload `mix` (TOML) under `policy` in virtual time, on so many cores, with `costs` (TOML;
-/// what it does not say is as by default). `trace`: a new file for the trace of it. Returns the outcome
+/// what it does not say is as by default). `trace`: a new file for the trace of it; `command`: what it says that
+/// it is of. Returns the outcome
 /// as JSON. Raises ValueError for what makes no sense, OSError when the trace cannot be made.
 #[pyfunction]
-#[pyo3(signature = (policy, cores, mix, costs, seed, trace = None))]
+#[pyo3(signature = (policy, cores, mix, costs, seed, trace = None, command = ""))]
+#[allow(clippy::too_many_arguments)]
 pub fn simulate(
     py: Python<'_>,
     policy: &str,
@@ -25,6 +27,7 @@ pub fn simulate(
     costs: &str,
     seed: u64,
     trace: Option<PathBuf>,
+    command: &str,
 ) -> PyResult<String> {
     if !(1..=MAX_CORES).contains(&cores) {
         return Err(wrong(format!("{cores} cores: there must be from 1 to {MAX_CORES}")));
@@ -37,7 +40,7 @@ pub fn simulate(
         let outcome: Outcome = match trace {
             None => run(&spec, &mix, world, ()),
             Some(path) => {
-                let recording = Recording::begin(&path, policy, &mix, world)
+                let recording = Recording::begin(&path, policy, command, &mix, world)
                     .map_err(|error| PyOSError::new_err(error.to_string()))?;
                 run(&spec, &mix, world, recording)
             }

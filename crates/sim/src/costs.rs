@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use deconvoy_mix::in_words;
 use serde::{Deserialize, Serialize};
 
 use crate::latency::Latency;
@@ -32,9 +33,11 @@ pub struct Costs {
     pub receive_ns: Latency,
     /// To wake a thread that sleeps: what it costs the one that wakes it.
     pub wake_ns: Latency,
-    /// From then until it runs, on a core that was idle.
+    /// The same where the core has fallen idle just now, is the waker's own, or is busy.
+    pub fresh_waker_ns: Latency,
+    /// From the wake-up until it runs, on a core that was idle.
     pub idle_wake_ns: Latency,
-    /// The same on a core that has fallen idle just now; in between as far as it is from there to
+    /// The same on a core that has fallen idle just now; all in between as far as it is from there to
     /// [`ASLEEP_NS`].
     pub fresh_wake_ns: Latency,
     /// From one thread to another on the same core.
@@ -97,7 +100,7 @@ impl Default for Scheduler {
 
 impl Default for Costs {
     /// Round figures of the machine that this project was built on, a virtual one with two cores; the
-    /// preset `here` has them as measured.
+    /// preset `vm` has them as measured.
     fn default() -> Costs {
         Costs {
             instruction_ns: 2.5,
@@ -109,6 +112,7 @@ impl Default for Costs {
             send_ns: Latency::always(6_000),
             receive_ns: Latency::always(1_500),
             wake_ns: Latency::always(3_000),
+            fresh_waker_ns: Latency::always(1_500),
             idle_wake_ns: Latency::always(30_000),
             fresh_wake_ns: Latency::always(4_500),
             switch_ns: Latency::always(1_500),
@@ -125,7 +129,7 @@ impl Default for Costs {
 
 /// The costs that come with the project, by name.
 pub const PRESETS: [(&str, &str); 3] = [
-    ("here", include_str!("../costs/here.toml")),
+    ("vm", include_str!("../costs/vm.toml")),
     ("server", include_str!("../costs/server.toml")),
     ("2010", include_str!("../costs/2010.toml")),
 ];
@@ -148,13 +152,8 @@ impl Costs {
     /// # Errors
     /// One line that says what is wrong.
     pub fn parse(text: &str) -> Result<Costs, CostsError> {
-        let costs: Costs = toml::from_str(text).map_err(|error| {
-            let why = error.message().trim().replace('\n', ": ");
-            CostsError(match error.span() {
-                Some(span) => format!("line {}: {why}", text[..span.start].lines().count().max(1)),
-                None => why,
-            })
-        })?;
+        let costs: Costs =
+            toml::from_str(text).map_err(|error| CostsError(in_words(text, &error)))?;
         if !(costs.instruction_ns.is_finite() && costs.instruction_ns > 0.0) {
             return Err(CostsError("instruction_ns must be more than 0".into()));
         }

@@ -95,6 +95,8 @@ pub(crate) struct Sim<'s, O> {
     pub queued: usize,
     /// The thread whose turn it is has the gate's guard: what it does next it does at once.
     pub has_guard: bool,
+    /// Who has it on its way to sleep, and until when.
+    pub guarded: (u32, u64),
     /// What the thread whose turn it is owes: what it did to others cost it time.
     pub debt: u64,
     pub random: Pcg64Mcg,
@@ -172,6 +174,7 @@ impl<'s, O: Observer + Placed> Sim<'s, O> {
             playing: None,
             queued: 0,
             has_guard: false,
+            guarded: (0, 0),
             debt: 0,
             random: Pcg64Mcg::seed_from_u64(world.seed),
             totals: Totals::default(),
@@ -260,6 +263,9 @@ impl<'s, O: Observer + Placed> Sim<'s, O> {
     pub(crate) fn play(&mut self, thread: u32) {
         loop {
             debug_assert_eq!(self.threads[thread as usize].state, State::Running);
+            if self.waits_for_guard(thread) {
+                return;
+            }
             match self.threads[thread as usize].todo {
                 Todo::Begin => self.begin_step(thread),
                 Todo::Acquire => self.acquire(thread),
@@ -282,10 +288,32 @@ impl<'s, O: Observer + Placed> Sim<'s, O> {
                 return;
             }
             mine.work = mine.work.saturating_add(debt);
-            if mine.work > 0 {
+            let work = mine.work;
+            if work > 0 {
+                if mine.todo == Todo::Park && !mine.falls_asleep {
+                    self.guarded = (thread, self.now + work);
+                }
                 return;
             }
         }
+    }
+
+    /// Whether the thread is about to do what needs the guard, while another one has it.
+    fn waits_for_guard(&mut self, thread: u32) -> bool {
+        let (owner, until) = self.guarded;
+        if owner == thread || until <= self.now {
+            return false;
+        }
+        let todo = self.threads[thread as usize].todo;
+        let needs = match todo {
+            Todo::Acquire | Todo::Call | Todo::Look => true,
+            Todo::Compute => self.lock.request || self.threads[thread as usize].quantum == 0,
+            _ => false,
+        };
+        if needs {
+            self.will(thread, until - self.now + self.costs.spin_ns, todo);
+        }
+        needs
     }
 
     /// The thread has so much to run before it does the next thing.

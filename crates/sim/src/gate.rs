@@ -3,6 +3,7 @@
 use deconvoy_policy::driver::{FLOOR, ROW};
 use deconvoy_policy::home::{Keep, Linger, Next, Place};
 use deconvoy_policy::{Action, Event, Nanos, Observer, Policy, WaiterId};
+use rand::RngCore;
 
 use crate::agenda::NEVER;
 use crate::engine::{Hold, Placed, Sim};
@@ -58,7 +59,7 @@ impl<O: Observer + Placed> Sim<'_, O> {
         if !thread.inside {
             return None;
         }
-        let (state, todo) = (thread.state, thread.todo);
+        let (state, todo, falls_asleep) = (thread.state, thread.todo, thread.falls_asleep);
         if std::mem::replace(&mut thread.woken, true) {
             return Some(!matches!(state, State::Blocked(_)));
         }
@@ -71,6 +72,10 @@ impl<O: Observer + Placed> Sim<'_, O> {
                 if todo == Todo::Spin {
                     self.redirect(who, hand_off, Todo::Look);
                 }
+                if falls_asleep {
+                    // Called in vain: it finds that it may not sleep.
+                    self.debt += self.draw(|costs| costs.call_ns);
+                }
                 Some(true)
             }
         }
@@ -78,7 +83,6 @@ impl<O: Observer + Placed> Sim<'_, O> {
 
     /// Has a thread that sleeps at the gate do something, at the cost of the one whose turn it is.
     pub(crate) fn wake_up(&mut self, who: u32, todo: Todo) {
-        self.debt += self.draw(|costs| costs.wake_ns);
         let work = self.costs.acquire_ns;
         self.will(who, work, todo);
         self.unblock(who, Waker::Thread(self.playing));
@@ -230,6 +234,7 @@ impl<O: Observer + Placed> Sim<'_, O> {
         let now = self.now;
         let mine = self.thread(thread);
         let due = mine.timer.min(mine.floor);
+        let falls_asleep = std::mem::replace(&mut mine.falls_asleep, false);
         if mine.woken || due <= now {
             return self.will(thread, 0, Todo::Look);
         }
@@ -266,6 +271,14 @@ impl<O: Observer + Placed> Sim<'_, O> {
         let owes = std::mem::take(&mut self.debt);
         if owes > 0 {
             return self.will(thread, owes, Todo::Park);
+        }
+        if !falls_asleep {
+            // It has let the guard go; the system looks in the first half of the call whether it was
+            // woken since.
+            self.thread(thread).falls_asleep = true;
+            let looks =
+                self.draw(|costs| costs.call_ns) * u64::from(self.random.next_u32() >> 16) >> 17;
+            return self.will(thread, looks, Todo::Park);
         }
         self.thread(thread).sleeps_until = due;
         let late = self.draw(|costs| costs.timer_ns);

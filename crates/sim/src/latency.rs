@@ -42,7 +42,11 @@ impl Latency {
         if self.0[0] == self.0[STEPS] {
             return u64::from(self.0[0]);
         }
-        let bits = random.next_u32();
+        self.at(random.next_u32())
+    }
+
+    /// The one that these random bits stand for; of several things that are long or short together.
+    pub fn at(&self, bits: u32) -> u64 {
         let step = bits as usize % STEPS;
         let (low, high) = (u64::from(self.0[step]), u64::from(self.0[step + 1]));
         low + (high - low) * u64::from(bits >> 16) / (1 << 16)

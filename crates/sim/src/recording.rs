@@ -34,15 +34,22 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Begins the trace of a run in the new file `path`.
+    /// Begins the trace of a run in the new file `path`; `command`: its words, what is simulated.
     ///
     /// # Errors
     /// The file cannot be made, or there are more threads than a trace has records for.
-    pub fn begin(path: &Path, policy: &str, mix: &Mix, world: World) -> io::Result<Recording> {
+    pub fn begin(
+        path: &Path,
+        policy: &str,
+        command: &str,
+        mix: &Mix,
+        world: World,
+    ) -> io::Result<Recording> {
         if mix.count() as usize >= THREAD_CAPACITY {
             let most = THREAD_CAPACITY - 1;
             return Err(io::Error::other(format!("a trace has room for {most} threads")));
         }
+        let words = command.replace(' ', "\0");
         let about = About {
             pid: std::process::id(),
             parent_pid: 0,
@@ -52,7 +59,7 @@ impl Recording {
             start_unix_ns: 0,
             policy: policy.as_bytes(),
             runtime: b"sim",
-            command: b"",
+            command: words.as_bytes(),
         };
         let recorder = create::create(path, RING_BYTES, about)?;
         recorder.write(BEGUN, Kind::LockStart, 0, 0, 0);

@@ -3,6 +3,8 @@
 use deconvoy_policy::Observer;
 use deconvoy_policy::home::Keep;
 
+use rand::RngCore;
+
 use crate::agenda::NEVER;
 use crate::cores::{allows, next_tick};
 use crate::costs::ASLEEP_NS;
@@ -190,23 +192,35 @@ impl<O: Observer + Placed> Sim<'_, O> {
         thread.core = to;
     }
 
-    /// An idle core wakes up.
-    fn rouse(&mut self, core: u32) {
+    /// An idle core wakes up; what that costs whoever wakes it.
+    fn rouse(&mut self, core: u32) -> u64 {
         self.idle.remove(core);
-        let mut wake = self.draw(|costs| costs.idle_wake_ns);
+        // A core that polls is woken by a word in memory, one that sleeps by an interrupt: what is long
+        // for the one is long for the other.
+        let bits = self.random.next_u32();
+        let mut wake = self.costs.idle_wake_ns.at(bits);
+        let mut cost = self.costs.wake_ns.at(bits);
         let idle = self.now - self.cores[core as usize].idle_since;
         if idle < ASLEEP_NS {
-            let fresh = self.draw(|costs| costs.fresh_wake_ns).min(wake);
-            wake = fresh + (wake - fresh) * idle / ASLEEP_NS;
+            let between = |fresh: u64, asleep: u64| {
+                let fresh = fresh.min(asleep);
+                fresh + (asleep - fresh) * idle / ASLEEP_NS
+            };
+            wake = between(self.costs.fresh_wake_ns.at(bits), wake);
+            cost = between(self.costs.fresh_waker_ns.at(bits), cost);
         }
         self.agenda.set(core, self.now + wake);
+        cost
     }
 
-    /// A blocked thread is ready to run.
+    /// A blocked thread is ready to run, at the cost of the one whose turn it is, if it is woken.
     pub(crate) fn unblock(&mut self, thread: u32, waker: Waker) {
         let place = self.place_of_thread(thread);
         self.agenda.clear(place);
-        self.make_ready(thread, waker);
+        let cost = self.make_ready(thread, waker);
+        if !matches!(waker, Waker::Nobody) {
+            self.debt += cost;
+        }
     }
 
     /// A timer goes off on a core: whoever runs there has so much more to do. Those that go off while
@@ -228,7 +242,8 @@ impl<O: Observer + Placed> Sim<'_, O> {
         self.set_core(core);
     }
 
-    fn make_ready(&mut self, thread: u32, waker: Waker) {
+    /// What it costs whoever wakes the thread.
+    fn make_ready(&mut self, thread: u32, waker: Waker) -> u64 {
         let core = self.select(thread, waker);
         let from = self.threads[thread as usize].core;
         if from != core {
@@ -245,14 +260,16 @@ impl<O: Observer + Placed> Sim<'_, O> {
         self.cores[core as usize].push(runtime, thread);
         self.queued += 1;
         if self.idle.contains(core) {
-            self.rouse(core);
-        } else if self.cores[core as usize].current.is_some() {
+            return self.rouse(core);
+        }
+        if self.cores[core as usize].current.is_some() {
             self.cores[core as usize].woke_up = true;
             if self.playing != Some(core) || self.cores[core as usize].since > now {
                 self.account(core);
                 self.looks_soon(core);
             }
         }
+        self.draw(|costs| costs.fresh_waker_ns)
     }
 
     /// A core other than that of the present turn looks who is to run.

@@ -106,7 +106,6 @@ impl<O: Observer + Placed> Sim<'_, O> {
                 let place = &mut self.channels[channel as usize];
                 match place.waiting.pop_front() {
                     Some(receiver) => {
-                        self.debt += self.draw(|costs| costs.wake_ns);
                         self.unblock(receiver, Waker::Sender(self.playing));
                     }
                     None => place.messages += 1,

@@ -76,6 +76,8 @@ pub struct Thread {
     /// A waiter at the gate, asleep or awake.
     pub inside: bool,
     pub woken: bool,
+    /// It has made the call that puts it to sleep, and the system has not yet looked whether it may.
+    pub falls_asleep: bool,
     pub timer: u64,
     pub floor: u64,
     pub linger: u64,
@@ -118,6 +120,7 @@ impl Thread {
             keep: Keep::Anywhere,
             inside: false,
             woken: false,
+            falls_asleep: false,
             timer: NEVER,
             floor: NEVER,
             linger: 0,

@@ -112,7 +112,7 @@ proptest! {
         mix in mixes(),
         cores in prop::sample::select(vec![1u32, 2, 3, 8, 64]),
         policy in prop::sample::select(&POLICIES[..]),
-        costs in prop::sample::select(vec!["here", "server", "2010"]),
+        costs in prop::sample::select(vec!["vm", "server", "2010"]),
         seed in any::<u64>(),
     ) {
         let costs = Costs::named(costs).unwrap();
@@ -195,9 +195,9 @@ fn adaptive_shares_evenly_and_bounds_waits_on_any_number_of_cores() {
 #[test]
 fn adaptive_serves_many_io_threads_and_leaves_the_rest_to_those_that_compute() {
     for (cores, threads, costs) in [
-        (8, 100, "here"),
-        (8, 1_000, "here"),
-        (128, 100, "here"),
+        (8, 100, "vm"),
+        (8, 1_000, "vm"),
+        (128, 100, "vm"),
         (2, 1_000, "server"),
         (8, 1_000, "server"),
     ] {

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from deconvoy import output
+from deconvoy import mixes, output
 from deconvoy.bench import runtimes, table
 from deconvoy.bench.mixed import MIX
 from deconvoy.bench.results import Result
@@ -103,10 +103,25 @@ def to_json(result: Result) -> str:
     return json.dumps(about | {"cells": listed})
 
 
-EXAMPLE = "deconvoy bench messaging --runtime 'cpython3.11*' --workers 0,1,2"
+EXAMPLES = """\b
+Examples:
+  deconvoy bench messaging --runtime 'cpython3.11*' --workers 0,1,2
+  deconvoy bench mix:web --runtime lab:adaptive --runtime sim:timeout@8
+  deconvoy bench mix:mine.toml --runtime cpython3.11+adaptive --traces traces
+
+Workloads: {mixes}; or a file. How one is written: see
+scenarios/mix/README.md in the source.
+
+\b
+lab:LOCK is a toy virtual machine with real threads; LOCK is a policy (deconvoy policies), or,
+without one, std, parking_lot, parking_lot_fair, pthread.
+sim:POLICY@CORES simulates as many cores, at the costs that `deconvoy doctor --calibrate` has
+measured on this machine; /COSTS takes others: vm (a virtual machine), server, 2010.
+
+Results go to deconvoy-bench-*.json in the current folder, or to -o."""
 
 
-@click.command(epilog=f"Example: {EXAMPLE}")
+@click.command(epilog=EXAMPLES.format(mixes=", ".join(f"{MIX}{name}" for name in mixes.names())))
 @click.argument("names", nargs=-1, metavar="[SCENARIO]...")
 @click.option(
     "--runtime",
@@ -181,7 +196,8 @@ def bench(
     if not names:
         names = ("messaging",) if pareto else tuple(one.name for one in SCENARIO_LIST)
     scenarios = scenarios_named(names)
-    if any(one.name.startswith(MIX) for one in scenarios) and (workers or work):
+    workloads = [one.name for one in scenarios if one.name.startswith(MIX)]
+    if workloads and (workers or work):
         raise UserError(
             "a workload says itself how many threads there are: no --workers, no --work"
         )
@@ -199,6 +215,8 @@ def bench(
             cases += _pareto_cases(chosen, amount)
         else:
             cases += _cases(scenario, chosen, workers or scenario.workers, amount, interval_s)
+    if interval_s is not None and not any(one.python for one in chosen):
+        raise UserError("--switch-interval is of CPython's, and no runtime here is one")
     if not cases:
         why = "; ".join(f"{name}: {reason}" for name, reason in skipped.items())
         raise UserError(f"nothing to run: {why or 'no runtime fits'}")

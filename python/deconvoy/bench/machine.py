@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ QUIET_CORES = 0.2
 # How long to wait for a quiet machine before a run, in seconds, and how long to look.
 PATIENCE_S = 20.0
 LOOK_S = 0.2
+SAY_AFTER_S = 2.0
 
 
 def _read(path: str) -> str | None:
@@ -103,13 +105,20 @@ class Watch:
         return max(foreign / elapsed, 0.0)
 
 
-def wait_for_quiet() -> bool:
-    """Waits until other processes use less than `QUIET_CORES`; False when that never came."""
+def wait_for_quiet(say: Callable[[float], None] = lambda foreign_cores: None) -> bool:
+    """Waits until other processes use less than `QUIET_CORES`; False when that never came. `say` is
+    called once, with the cores that they use, when the wait is longer than a moment."""
+    begun = time.monotonic()
+    said = False
     deadline = time.monotonic() + PATIENCE_S
     while True:
         watch = Watch.start()
         time.sleep(LOOK_S)
-        if watch.foreign_cores() < QUIET_CORES:
+        foreign = watch.foreign_cores()
+        if foreign < QUIET_CORES:
             return True
+        if not said and time.monotonic() - begun > SAY_AFTER_S:
+            said = True
+            say(foreign)
         if time.monotonic() > deadline:
             return False

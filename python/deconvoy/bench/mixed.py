@@ -78,8 +78,8 @@ def run_mix(
         again = f"deconvoy bench {scenario} --runtime {runtime.name} --runs 1 --seed {seed}"
         values = simulate(runtime.simulation, text, seed, folder, again)
     else:
-        command = command_of(runtime, text, data, seed, switch_interval_s)
-        values = run_to_end(command, runtime.environment())
+        command, given = command_of(runtime, scenario, data, seed, switch_interval_s)
+        values = run_to_end(command, runtime.environment(), given or text)
     made = sorted(set(folder.iterdir()) - before)
     if not made:
         raise RunFailed("the run left no trace")
@@ -92,7 +92,7 @@ def simulate(
     """One run in the simulator, its trace in `folder`. `again`: the command that repeats it."""
     trace = folder / f"{os.getpid()}-{time.time_ns() // 1000}.trace"
     try:
-        outcome = simulation.run(text, seed, trace)
+        outcome = simulation.run(text, seed, trace, again)
     except (ValueError, OSError) as error:
         raise RunFailed(str(error)) from error
     except BaseException as error:
@@ -104,23 +104,29 @@ def simulate(
 
 def command_of(
     runtime: Runtime,
-    text: str,
+    scenario: str,
     data: dict[str, Any],
     seed: int,
     switch_interval_s: float | None,
-) -> list[str]:
-    """What runs a workload (TOML, and as data) on real threads. RunFailed if nothing does."""
+) -> tuple[list[str], str]:
+    """What runs a workload on real threads, and what it reads, if not the workload as it is.
+
+    Raises RunFailed if nothing runs it.
+    """
+    arguments = ["--mix", scenario.removeprefix(MIX), "--seed", str(seed)]
     if runtime.lab is not None:
         if not is_policy(runtime.lab):
             raise RunFailed(f"{runtime.lab}: a lock without a policy leaves no trace")
-        return [*runtime.command("mix", "mix"), "--mix", text, "--seed", str(seed)]
+        return [*runtime.command("mix", "mix"), *arguments], ""
     if runtime.python is None:
         raise RunFailed("no program of C's runs a workload")
+    if runtime.why_not is not None:
+        raise RunFailed(f"{runtime.why_not}, so that it cannot be traced")
     check_for_python(data)
-    command = [*runtime.command("mix", "mix"), "--mix", json.dumps(data), "--seed", str(seed)]
+    command = [*runtime.command("mix", "mix"), *arguments]
     if switch_interval_s is not None:
         command += ["--switch-interval", repr(switch_interval_s)]
-    return command
+    return command, json.dumps(data)
 
 
 def is_policy(lock: str) -> bool:

@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +58,19 @@ def _parse(line: str, command: Sequence[str]) -> dict[str, Any]:
     return data
 
 
-def run_to_end(command: Sequence[str], environment: dict[str, str]) -> dict[str, Any]:
-    """Runs a program that prints one JSON line; its values and the kernel's.
+def run_to_end(
+    command: Sequence[str], environment: dict[str, str], given: str = ""
+) -> dict[str, Any]:
+    """Runs a program that reads what is `given` and prints one JSON line; its values and the
+    kernel's.
 
     Raises RunFailed when it fails or prints anything else.
     """
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True)
-    assert process.stdout is not None
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, text=True)
+    assert process.stdin is not None and process.stdout is not None
+    with suppress(BrokenPipeError), process.stdin as taken:
+        taken.write(given)
     with process.stdout as output:
         text = output.read()
     # Reaped by hand: only wait4 tells the accounting of one child.

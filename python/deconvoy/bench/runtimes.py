@@ -42,6 +42,8 @@ class Runtime:
     lab: str | None = None
     simulation: Simulation | None = None
     traced: bool = False
+    # Why neither a policy nor a trace can be had of it.
+    why_not: str | None = None
     # Where its traces are kept; None: nowhere, only what they cost matters.
     traces: Path | None = None
 
@@ -109,7 +111,14 @@ def compiled(scenario: str, program: str) -> Path:
 
 def _cpython(interpreter: Interpreter, name: str, policy: str | None, traced: bool) -> Runtime:
     what = f"{interpreter.version}, {interpreter.path}"
-    return Runtime(name, what, python=str(interpreter.path), policy=policy, traced=traced)
+    return Runtime(
+        name,
+        what,
+        python=str(interpreter.path),
+        policy=policy,
+        traced=traced,
+        why_not=interpreter.why_not,
+    )
 
 
 def available() -> tuple[dict[str, Interpreter | None], dict[str, str]]:

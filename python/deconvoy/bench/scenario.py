@@ -59,13 +59,13 @@ def _simulate(run: Callable[..., dict[str, Any]], case: Case, seed: int) -> dict
     trace = None
     if runtime.traced:
         trace = runtime.trace_folder() / f"{os.getpid()}-{time.time_ns() // 1000}.trace"
+    again = simulated.repeat_command(case.scenario, runtime.name, case.workers, case.work, seed)
     try:
-        return run(runtime.simulation, case.workers, case.work, seed, trace)
+        return run(runtime.simulation, case.workers, case.work, seed, trace, again)
     except (ValueError, OSError) as error:
         raise RunFailed(str(error)) from error
     except BaseException as error:
         # A rule of the simulator's was broken, which Rust tells by a panic.
-        again = simulated.repeat_command(case.scenario, runtime.name, case.workers, case.work, seed)
         error.add_note(f"to repeat it: {again}")
         raise
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from deconvoy.bench.results import Result, Run
 from deconvoy.bench.runtimes import Runtime
 from deconvoy.bench.scenario import Case, scenario_named
 from deconvoy.bench.simulated import SIM
+from deconvoy.output import counted
 
 # Between two words on how far it is, in seconds.
 SAY_EVERY_S = 60.0
@@ -71,13 +74,14 @@ def execute(result: Result, cases: list[Case], rounds: int, path: Path, console:
     """Runs all cases `rounds` times and writes the result after every run."""
     total = rounds * len(cases)
     console.print(
-        f"deconvoy: {total} runs, {rounds} of each of {len(cases)} cases; "
+        f"deconvoy: {counted(total, 'run')}, {rounds} of each of {counted(len(cases), 'case')}; "
         f"results go to {output.plain(str(path))} as they come",
         soft_wrap=True,
     )
     sayer = Sayer(total, len(cases), console, time.monotonic())
     progress = output.bar(console)
     failed: set[Case] = set()
+    quiet = functools.partial(machine.wait_for_quiet, functools.partial(say_waits, console))
     with progress:
         task = progress.add_task("", total=total)
         for number, case in enumerate(order(cases, rounds, seed=result.settings["seed"])):
@@ -89,13 +93,34 @@ def execute(result: Result, cases: list[Case], rounds: int, path: Path, console:
                 try:
                     seed = result.settings["seed"] + number
                     run = functools.partial(scenario_named(case.scenario).run, seed)
-                    result.runs.append(measure(case, number, run))
+                    with named_traces(case):
+                        result.runs.append(measure(case, number, run, quiet=quiet))
                 except RunFailed as error:
                     failed.add(case)
                     result.skipped[name] = str(error)
                 result.save(path)
             progress.advance(task)
             sayer.done(number + 1, time.monotonic())
+
+
+def say_waits(console: Console, foreign_cores: float) -> None:
+    console.print(
+        f"deconvoy: other programs use {foreign_cores:.1f} cores: waits until they are done, "
+        f"{machine.PATIENCE_S:.0f} s at most"
+    )
+
+
+@contextmanager
+def named_traces(case: Case) -> Iterator[None]:
+    """The traces that a run leaves, if they are to be kept, get its name in front."""
+    folder = case.runtime.traces
+    before = set(folder.iterdir()) if folder is not None else set()
+    yield
+    if folder is not None:
+        workload = Path(case.scenario).stem if case.scenario.startswith(MIX) else case.scenario
+        name = re.sub(r"[^\w.+@,=-]", "-", f"{workload.removeprefix(MIX)}-{case.runtime.name}")
+        for trace in set(folder.iterdir()) - before:
+            trace.rename(trace.with_name(f"{name}-{trace.name}"))
 
 
 def runnable(run: Run) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 from deconvoy import calibration
 from deconvoy._native import MAX_CORES, check_costs, check_policy, cost_presets, simulate
 from deconvoy.errors import UserError
+from deconvoy.preload import STOCK
 
 # Before a policy in the simulator: sim:POLICY@CORES, sim:POLICY@CORES/COSTS.
 SIM = "sim:"
@@ -42,9 +43,12 @@ class Simulation:
     def costs_toml(self) -> str:
         return costs_named(self.costs)
 
-    def run(self, mix: str, seed: int, trace: Path | None = None) -> dict[str, Any]:
-        """The outcome of a workload (TOML); see crates/sim/src/outcome.rs."""
-        text = simulate(self.policy, self.cores, mix, self.costs_toml, seed, trace)
+    def run(
+        self, mix: str, seed: int, trace: Path | None = None, again: str = ""
+    ) -> dict[str, Any]:
+        """The outcome of a workload (TOML); see crates/sim/src/outcome.rs. `again`: what repeats it,
+        for whoever reads the trace."""
+        text = simulate(self.policy, self.cores, mix, self.costs_toml, seed, trace, again)
         outcome: dict[str, Any] = json.loads(text)
         return outcome
 
@@ -57,6 +61,8 @@ def parse(name: str) -> Simulation:
     policy, at, rest = name.removeprefix(SIM).rpartition("@")
     if not at:
         raise UserError(f"{name}: say on how many cores, as in {name}@4")
+    if policy == STOCK:
+        raise UserError(f"{name}: stock is CPython's own lock; its rule is sim:timeout{at}{rest}")
     try:
         check_policy(policy)
     except ValueError as error:
@@ -75,7 +81,7 @@ def costs_named(name: str) -> str:
     Raises UserError for an unknown name.
     """
     if not name:
-        return calibration.load() or dict(cost_presets())["here"]
+        return calibration.load() or dict(cost_presets())["vm"]
     known = dict(cost_presets())
     if name not in known:
         raise UserError(f"no costs {name!r}; there are {', '.join(known)}")
@@ -144,19 +150,29 @@ def common(outcome: dict[str, Any]) -> dict[str, Any]:
 
 
 def countdown(
-    simulation: Simulation, workers: int, work: int, seed: int, trace: Path | None = None
+    simulation: Simulation,
+    workers: int,
+    work: int,
+    seed: int,
+    trace: Path | None = None,
+    again: str = "",
 ) -> dict[str, Any]:
     """One run of `countdown`."""
     mix = countdown_mix(workers, work, instruction_ns(simulation))
-    outcome = simulation.run(mix, seed, trace)
+    outcome = simulation.run(mix, seed, trace, again)
     return {"elapsed_s": outcome["elapsed_ns"] / 1e9} | common(outcome)
 
 
 def messaging(
-    simulation: Simulation, workers: int, work: int, seed: int, trace: Path | None = None
+    simulation: Simulation,
+    workers: int,
+    work: int,
+    seed: int,
+    trace: Path | None = None,
+    again: str = "",
 ) -> dict[str, Any]:
     """One run of `messaging`."""
-    outcome = simulation.run(messaging_mix(workers, work, LIMIT_S), seed, trace)
+    outcome = simulation.run(messaging_mix(workers, work, LIMIT_S), seed, trace, again)
     client = group(outcome, "client")
     elapsed_ns = client["ended_ns"] or outcome["elapsed_ns"]
     answers = client["answers"]

@@ -29,7 +29,7 @@ over sequential: the time, of the time of one thread for the same count; ~ the i
     "mix": """\
 wait: of the threads named io, for the lock, at each acquisition. keep: the share of the time that
   the others leave in which those named cpu have the lock; without such threads, of all time in
-  which anybody has it. longest wait: of any thread.""",
+  which anybody has it. longest wait: of any thread. An empty cell: no threads of that name.""",
 }
 
 
