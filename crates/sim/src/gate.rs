@@ -3,7 +3,7 @@
 use deconvoy_policy::driver::{FLOOR, ROW};
 use deconvoy_policy::home::{Keep, Linger, Next, Place};
 use deconvoy_policy::{Action, Event, Nanos, Observer, Policy, WaiterId};
-use rand::RngCore;
+use rand::Rng;
 
 use crate::agenda::NEVER;
 use crate::engine::{Hold, Placed, Sim};
@@ -238,6 +238,9 @@ impl<O: Observer + Placed> Sim<'_, O> {
         if mine.woken || due <= now {
             return self.will(thread, 0, Todo::Look);
         }
+        if falls_asleep {
+            return self.sleeps(thread, due);
+        }
         let (core, linger) = (mine.core, mine.linger);
         let moved = std::mem::replace(&mut mine.moved_at, NEVER);
         if moved != NEVER {
@@ -272,14 +275,14 @@ impl<O: Observer + Placed> Sim<'_, O> {
         if owes > 0 {
             return self.will(thread, owes, Todo::Park);
         }
-        if !falls_asleep {
-            // It has let the guard go; the system looks in the first half of the call whether it was
-            // woken since.
-            self.thread(thread).falls_asleep = true;
-            let looks =
-                self.draw(|costs| costs.call_ns) * u64::from(self.random.next_u32() >> 16) >> 17;
-            return self.will(thread, looks, Todo::Park);
-        }
+        // It has let the guard go. Early in the call the system looks whether it was woken since.
+        self.thread(thread).falls_asleep = true;
+        let most = self.draw(|costs| costs.call_ns) * 2 / 5;
+        let looks = self.random.random_range(0..=most);
+        self.will(thread, looks, Todo::Park);
+    }
+
+    fn sleeps(&mut self, thread: u32, due: u64) {
         self.thread(thread).sleeps_until = due;
         let late = self.draw(|costs| costs.timer_ns);
         self.agenda.set(self.place_of_thread(thread), due.saturating_add(late));
