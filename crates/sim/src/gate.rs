@@ -277,7 +277,7 @@ impl<O: Observer + Placed> Sim<'_, O> {
         }
         // It has let the guard go. Early in the call the system looks whether it was woken since.
         self.thread(thread).falls_asleep = true;
-        let most = self.draw(|costs| costs.call_ns) * 2 / 5;
+        let most = self.draw(|costs| costs.call_ns) / 4;
         let looks = self.random.random_range(0..=most);
         self.will(thread, looks, Todo::Park);
     }
