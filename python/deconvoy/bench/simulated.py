@@ -46,7 +46,7 @@ class Simulation:
     def run(
         self, mix: str, seed: int, trace: Path | None = None, again: str = ""
     ) -> dict[str, Any]:
-        """The outcome of a workload (TOML); see crates/sim/src/outcome.rs. `again`: what repeats it,
+        """The outcome of a workload (TOML); see crates/sim/src/outcome.rs. `again`: repeats it,
         for whoever reads the trace."""
         text = simulate(self.policy, self.cores, mix, self.costs_toml, seed, trace, again)
         outcome: dict[str, Any] = json.loads(text)

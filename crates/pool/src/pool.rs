@@ -1,0 +1,339 @@
+//! Who runs what next, who sleeps, and who is to be woken.
+//!
+//! State: one queue for what comes from outside and one for each worker, of what the work it does gives
+//! rise to; and the *crew*: how many workers are *at work* (awake, not blocked in something that waits for
+//! other work), and which sleep. At most `limit` are at work.
+//!
+//! - On `push`: if there is room in the crew, a sleeper is woken, or the caller is told to make a worker.
+//! - On `next`: a worker takes the newest of its own queue, then the oldest from outside, then the oldest
+//!   of another worker's (it *steals*).
+//! - On `block`, `unblock`: a worker that waits for other work makes room in the crew meanwhile, so that
+//!   nested work of any depth goes on. When it is back there may be one too many at work; whoever next
+//!   looks for work then goes to sleep.
+//!
+//! Nothing is lost between a worker that goes to sleep and a `push`: the one lowers the number of those at
+//! work and then looks at the number of entries, the other raises the number of entries and then looks
+//! at the number of those at work, all sequentially consistent. One of the two sees the other.
+//!
+//! A worker that was woken for nothing (whoever pushed has run it itself) *dozes* for a while: it
+//! counts as at work, so that it is not woken for each of a thousand little things that are touched at
+//! once.
+
+use std::time::{Duration, Instant};
+
+use crate::parker::{Parked, Parker};
+use crate::primitive::{Arc, AtomicUsize, Mutex, Ordering, lock};
+use crate::queue::Queue;
+
+/// Queues of workers; those with higher numbers share them.
+const QUEUES: usize = 64;
+
+/// A worker that found nothing dozes so long, then twice that, and so on; then it sleeps. In
+/// CPython a thread with a GIL would wait 5 ms for it in any case.
+const DOZES: [Duration; 3] =
+    [Duration::from_millis(1), Duration::from_millis(2), Duration::from_millis(4)];
+
+/// Where an entry is queued.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ticket {
+    queue: u16,
+    place: u64,
+}
+
+/// What the caller is to do, so that there is a worker for what waits.
+#[must_use]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Need {
+    Nothing,
+    /// Make a thread and have it call [`Pool::join`]; it is counted already. If that cannot be done:
+    /// [`Pool::leave`].
+    Worker,
+}
+
+/// How a rest has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rest {
+    /// There may be work.
+    Awake,
+    /// Nobody wanted anything for so long that the worker is to end. It is not counted any more.
+    Over,
+}
+
+/// One thread of the pool's.
+#[derive(Debug)]
+pub struct Worker {
+    number: usize,
+    parker: Arc<Parker>,
+    /// How often in a row it found nothing.
+    futile: usize,
+}
+
+#[derive(Debug)]
+pub struct Pool<T> {
+    queues: Box<[Mutex<Queue<T>>]>,
+    /// Entries in all queues.
+    pending: AtomicUsize,
+    /// Workers that are awake and not blocked.
+    at_work: AtomicUsize,
+    limit: AtomicUsize,
+    joined: AtomicUsize,
+    crew: Mutex<Crew>,
+}
+
+#[derive(Debug, Default)]
+struct Crew {
+    /// Who fell asleep last is woken first.
+    asleep: Vec<Arc<Parker>>,
+    dozing: Vec<Arc<Parker>>,
+    /// Nobody sleeps any more: workers end when there is nothing to do.
+    closed: bool,
+}
+
+impl<T> Pool<T> {
+    /// At most `limit` workers are at work; at least one is.
+    pub fn new(limit: usize) -> Pool<T> {
+        Pool {
+            queues: (0..=QUEUES).map(|_| Mutex::new(Queue::default())).collect(),
+            pending: AtomicUsize::new(0),
+            at_work: AtomicUsize::new(0),
+            limit: AtomicUsize::new(limit.max(1)),
+            joined: AtomicUsize::new(0),
+            crew: Mutex::new(Crew::default()),
+        }
+    }
+
+    pub fn limit(&self) -> usize {
+        self.limit.load(Ordering::SeqCst)
+    }
+
+    /// Entries that nobody has taken.
+    pub fn pending(&self) -> usize {
+        self.pending.load(Ordering::SeqCst)
+    }
+
+    /// Workers that are awake and not blocked.
+    pub fn at_work(&self) -> usize {
+        self.at_work.load(Ordering::SeqCst)
+    }
+
+    /// More take effect at once; with fewer, those at work first do what they are at.
+    pub fn set_limit(&self, limit: usize) -> Need {
+        self.limit.store(limit.max(1), Ordering::SeqCst);
+        self.need()
+    }
+
+    /// Queues an entry, from outside or by the work that a worker does. `placed` is told its ticket
+    /// before anybody can take it.
+    pub fn push(&self, item: T, by: Option<&Worker>, placed: impl FnOnce(Ticket)) -> Need {
+        let queue = by.map_or(0, |worker| 1 + worker.number % QUEUES);
+        {
+            let mut held = lock(&self.queues[queue]);
+            let place = held.push(item);
+            placed(Ticket { queue: queue as u16, place });
+            // With the queue held, so that there is never less than is counted.
+            self.pending.fetch_add(1, Ordering::SeqCst);
+        }
+        self.need()
+    }
+
+    /// Takes an entry out before its turn, if it is still there and `is` the one that is meant.
+    pub fn take(&self, ticket: Ticket, is: impl FnOnce(&T) -> bool) -> Option<T> {
+        let mut held = lock(&self.queues[usize::from(ticket.queue)]);
+        let item = held.take(ticket.place, is);
+        self.took(&item);
+        item
+    }
+
+    fn took(&self, item: &Option<T>) {
+        if item.is_some() {
+            self.pending.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Takes everything out.
+    pub fn drain(&self) -> Vec<T> {
+        let mut all = Vec::new();
+        for queue in &self.queues {
+            let mut held = lock(queue);
+            let drained = held.drain();
+            self.pending.fetch_sub(drained.len(), Ordering::SeqCst);
+            all.extend(drained);
+        }
+        all
+    }
+
+    /// Wakes a sleeper if something waits and there is room, or says that a worker is needed.
+    pub fn need(&self) -> Need {
+        if self.at_work() >= self.limit() || self.pending() == 0 {
+            return Need::Nothing;
+        }
+        let mut crew = lock(&self.crew);
+        if self.at_work() >= self.limit() || self.pending() == 0 {
+            return Need::Nothing;
+        }
+        self.at_work.fetch_add(1, Ordering::SeqCst);
+        let Some(sleeper) = crew.asleep.pop() else { return Need::Worker };
+        drop(crew);
+        sleeper.tell();
+        Need::Nothing
+    }
+
+    /// Whoever dozes looks at once: somebody waits for what is queued.
+    pub fn hurry(&self) {
+        let dozing = std::mem::take(&mut lock(&self.crew).dozing);
+        for one in dozing {
+            one.tell();
+        }
+    }
+
+    /// A thread that was made because of [`Need::Worker`] begins.
+    pub fn join(&self) -> Worker {
+        let number = self.joined.fetch_add(1, Ordering::Relaxed);
+        Worker { number, parker: Arc::default(), futile: 0 }
+    }
+
+    /// A worker ends, or could not be made.
+    pub fn leave(&self) {
+        self.at_work.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Whether a worker would find something.
+    pub fn has_work(&self) -> bool {
+        self.pending() > 0 && self.at_work() <= self.limit()
+    }
+
+    /// What the worker does next; `None`: nothing, it is to [`Pool::rest`].
+    pub fn next(&self, worker: &mut Worker) -> Option<T> {
+        // One too many: another one has come back from what it was blocked in.
+        if self.at_work() > self.limit() {
+            return None;
+        }
+        let own = 1 + worker.number % QUEUES;
+        let newest = |queue: usize| {
+            let item = lock(&self.queues[queue]).pop_newest();
+            self.took(&item);
+            item
+        };
+        let oldest = |queue: usize| {
+            let item = lock(&self.queues[queue]).pop_oldest();
+            self.took(&item);
+            item
+        };
+        let others = (own + 1..=QUEUES).chain(1..own);
+        let item = newest(own).or_else(|| oldest(0)).or_else(|| {
+            if self.pending() == 0 {
+                return None;
+            }
+            others.into_iter().find_map(oldest)
+        });
+        if item.is_some() {
+            worker.futile = 0;
+        }
+        item
+    }
+
+    /// The worker has found nothing: it dozes, then sleeps; after `idle` of sleep it is over.
+    pub fn rest(&self, worker: &mut Worker, idle: Duration) -> Rest {
+        let too_many = self.at_work() > self.limit();
+        // It was woken, and there was nothing to do.
+        if !too_many && (1..=DOZES.len()).contains(&worker.futile) {
+            let doze = DOZES[worker.futile - 1];
+            worker.futile += 1;
+            return self.doze(worker, doze);
+        }
+        worker.futile = 1;
+        self.sleep(worker, idle)
+    }
+
+    fn doze(&self, worker: &Worker, doze: Duration) -> Rest {
+        {
+            let mut crew = lock(&self.crew);
+            if crew.closed {
+                drop(crew);
+                self.leave();
+                return Rest::Over;
+            }
+            crew.dozing.push(worker.parker.clone());
+        }
+        let until = Instant::now() + doze;
+        while worker.parker.park(Some(until)) == Parked::Interrupted {}
+        let mut crew = lock(&self.crew);
+        crew.dozing.retain(|one| !Arc::ptr_eq(one, &worker.parker));
+        // It may have been told since.
+        worker.parker.was_told();
+        Rest::Awake
+    }
+
+    fn sleep(&self, worker: &Worker, idle: Duration) -> Rest {
+        {
+            let mut crew = lock(&self.crew);
+            if crew.closed {
+                drop(crew);
+                self.leave();
+                return Rest::Over;
+            }
+            crew.asleep.push(worker.parker.clone());
+            self.at_work.fetch_sub(1, Ordering::SeqCst);
+        }
+        // What was pushed before that was seen by nobody.
+        if self.has_room() && self.gets_up(worker) {
+            return Rest::Awake;
+        }
+        let until = Instant::now() + idle;
+        loop {
+            match worker.parker.park(Some(until)) {
+                Parked::Told => return Rest::Awake,
+                Parked::Interrupted => {}
+                Parked::TimedOut => {
+                    let mut crew = lock(&self.crew);
+                    let before = crew.asleep.len();
+                    crew.asleep.retain(|one| !Arc::ptr_eq(one, &worker.parker));
+                    if crew.asleep.len() < before {
+                        return Rest::Over;
+                    }
+                    // Whoever took it from there tells it.
+                }
+            }
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.pending() > 0 && self.at_work() < self.limit()
+    }
+
+    /// A sleeper is at work again, unless somebody has woken it already.
+    fn gets_up(&self, worker: &Worker) -> bool {
+        let mut crew = lock(&self.crew);
+        let before = crew.asleep.len();
+        crew.asleep.retain(|one| !Arc::ptr_eq(one, &worker.parker));
+        if crew.asleep.len() == before {
+            return false;
+        }
+        self.at_work.fetch_add(1, Ordering::SeqCst);
+        true
+    }
+
+    /// A worker is going to wait for other work, or is lost: there is room for another one.
+    pub fn block(&self) -> Need {
+        self.leave();
+        self.need()
+    }
+
+    /// It is back.
+    pub fn unblock(&self) {
+        self.at_work.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Workers end when there is nothing left to do.
+    pub fn close(&self) {
+        let mut crew = lock(&self.crew);
+        crew.closed = true;
+        let sleepers = std::mem::take(&mut crew.asleep);
+        let dozing = std::mem::take(&mut crew.dozing);
+        self.at_work.fetch_add(sleepers.len(), Ordering::SeqCst);
+        drop(crew);
+        for one in sleepers.iter().chain(&dozing) {
+            one.tell();
+        }
+    }
+}
