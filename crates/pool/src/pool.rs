@@ -150,6 +150,12 @@ impl<T> Pool<T> {
         }
     }
 
+    /// Of each entry what `of` makes of it, queue by queue, the oldest first.
+    pub fn list<R>(&self, of: impl Fn(&T) -> R) -> Vec<R> {
+        let queues = self.queues.iter();
+        queues.flat_map(|queue| lock(queue).iter().map(&of).collect::<Vec<_>>()).collect()
+    }
+
     /// Takes everything out.
     pub fn drain(&self) -> Vec<T> {
         let mut all = Vec::new();

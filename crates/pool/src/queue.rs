@@ -62,6 +62,11 @@ impl<T> Queue<T> {
         self.count == 0
     }
 
+    /// The oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.places.iter().flatten()
+    }
+
     /// Takes everything out, the oldest first.
     pub fn drain(&mut self) -> Vec<T> {
         std::iter::from_fn(|| self.pop_oldest()).collect()
