@@ -30,7 +30,9 @@ Process = subprocess.Popen[str]
 @pytest.fixture
 def tracer(python: str, tmp_path: Path) -> Iterator[Process]:
     """A traced listener that is ready."""
-    command = [*DECONVOY, "trace", "--quiet", "--", python, "-c", LISTENER]
+    # Under `nohup` SIGHUP would be ignored, as it should be.
+    command = ["env", "--default-signal", *DECONVOY, "trace", "--quiet"]
+    command += ["--", python, "-c", LISTENER]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
         assert line(process) == "ready"
         yield process

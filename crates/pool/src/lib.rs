@@ -11,5 +11,5 @@ mod queue;
 
 pub use parker::{Parked, Parker};
 pub use pool::{Need, Pool, Rest, Ticket, Worker};
-pub use process_global::{Cached, ProcessGlobal, Reader};
+pub use process_global::{Cached, Epoch, ProcessGlobal, Reader};
 pub use queue::Queue;

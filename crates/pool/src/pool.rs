@@ -4,10 +4,10 @@
 //! rise to; and the *crew*: how many workers are *at work* (awake, not blocked in something that waits for
 //! other work), and which sleep. At most `limit` are at work.
 //!
-//! - On `push`: if there is room in the crew, a sleeper is woken, or the caller is told to make a worker.
+//! - On `need`, after a `push`: if there is room in the crew, a sleeper is woken, or the caller is told to make a worker.
 //! - On `next`: a worker takes the newest of its own queue, then the oldest from outside, then the oldest
 //!   of another worker's (it *steals*).
-//! - On `block`, `unblock`: a worker that waits for other work makes room in the crew meanwhile, so that
+//! - On `leave`, `unblock`: a worker that waits for other work makes room in the crew meanwhile, so that
 //!   nested work of any depth goes on. When it is back there may be one too many at work; whoever next
 //!   looks for work then goes to sleep.
 //!
@@ -19,10 +19,11 @@
 //! counts as at work, so that it is not woken for each of a thousand little things that are touched at
 //! once.
 
+use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 use crate::parker::{Parked, Parker};
-use crate::primitive::{Arc, AtomicUsize, Mutex, Ordering, lock};
+use crate::primitive::{Arc, AtomicPtr, AtomicUsize, Mutex, Ordering, lock};
 use crate::queue::Queue;
 
 /// Queues of workers; those with higher numbers share them.
@@ -70,6 +71,14 @@ pub struct Worker {
 
 #[derive(Debug)]
 pub struct Pool<T> {
+    /// From `Box::into_raw`; replaced in a forked child only.
+    shared: AtomicPtr<Shared<T>>,
+    /// It owns what is behind the pointer.
+    _owns: PhantomData<Box<Shared<T>>>,
+}
+
+#[derive(Debug)]
+struct Shared<T> {
     queues: Box<[Mutex<Queue<T>>]>,
     /// Entries in all queues.
     pending: AtomicUsize,
@@ -89,10 +98,9 @@ struct Crew {
     closed: bool,
 }
 
-impl<T> Pool<T> {
-    /// At most `limit` workers are at work; at least one is.
-    pub fn new(limit: usize) -> Pool<T> {
-        Pool {
+impl<T> Shared<T> {
+    fn new(limit: usize) -> Shared<T> {
+        Shared {
             queues: (0..=QUEUES).map(|_| Mutex::new(Queue::default())).collect(),
             pending: AtomicUsize::new(0),
             at_work: AtomicUsize::new(0),
@@ -101,44 +109,73 @@ impl<T> Pool<T> {
             crew: Mutex::new(Crew::default()),
         }
     }
+}
+
+impl<T> Drop for Pool<T> {
+    fn drop(&mut self) {
+        // SAFETY: from `Box::into_raw`, and nobody has a reference to it any more.
+        drop(unsafe { Box::from_raw(self.shared.load(Ordering::Acquire)) });
+    }
+}
+
+impl<T> Pool<T> {
+    /// At most `limit` workers are at work; at least one is.
+    pub fn new(limit: usize) -> Pool<T> {
+        let shared = Box::into_raw(Box::new(Shared::new(limit)));
+        Pool { shared: AtomicPtr::new(shared), _owns: PhantomData }
+    }
+
+    fn shared(&self) -> &Shared<T> {
+        // SAFETY:
+        // - It comes from `Box::into_raw`, in `new` or `after_fork`, and is never null.
+        // - What it has pointed to once is freed only in `drop`, if it still points there; what
+        //   `after_fork` replaces stays for ever. So the reference is good for as long as `self` is.
+        unsafe { &*self.shared.load(Ordering::Acquire) }
+    }
+
+    /// In a child after a fork: nothing is queued, and there are no workers. Those of the parent are
+    /// not here, and may have held locks, which nobody will ever give up; they are left alone, with all that
+    /// was queued.
+    pub fn after_fork(&self) {
+        let fresh = Box::into_raw(Box::new(Shared::new(self.limit())));
+        self.shared.store(fresh, Ordering::Release);
+    }
 
     pub fn limit(&self) -> usize {
-        self.limit.load(Ordering::SeqCst)
+        self.shared().limit.load(Ordering::SeqCst)
     }
 
     /// Entries that nobody has taken.
     pub fn pending(&self) -> usize {
-        self.pending.load(Ordering::SeqCst)
+        self.shared().pending.load(Ordering::SeqCst)
     }
 
     /// Workers that are awake and not blocked.
     pub fn at_work(&self) -> usize {
-        self.at_work.load(Ordering::SeqCst)
+        self.shared().at_work.load(Ordering::SeqCst)
     }
 
-    /// More take effect at once; with fewer, those at work first do what they are at.
-    pub fn set_limit(&self, limit: usize) -> Need {
-        self.limit.store(limit.max(1), Ordering::SeqCst);
-        self.need()
+    /// With more, the caller asks what there is [`Pool::need`] of; with fewer, those at work first do what
+    /// they are at.
+    pub fn set_limit(&self, limit: usize) {
+        self.shared().limit.store(limit.max(1), Ordering::SeqCst);
     }
 
-    /// Queues an entry, from outside or by the work that a worker does. `placed` is told its ticket
-    /// before anybody can take it.
-    pub fn push(&self, item: T, by: Option<&Worker>, placed: impl FnOnce(Ticket)) -> Need {
+    /// Queues an entry, from outside or by the work that a worker does. The caller then asks what there
+    /// is [`Pool::need`] of.
+    pub fn push(&self, item: T, by: Option<&Worker>) -> Ticket {
         let queue = by.map_or(0, |worker| 1 + worker.number % QUEUES);
-        {
-            let mut held = lock(&self.queues[queue]);
-            let place = held.push(item);
-            placed(Ticket { queue: queue as u16, place });
-            // With the queue held, so that there is never less than is counted.
-            self.pending.fetch_add(1, Ordering::SeqCst);
-        }
-        self.need()
+        let shared = self.shared();
+        let mut held = lock(&shared.queues[queue]);
+        let place = held.push(item);
+        // With the queue held, so that there is never less than is counted.
+        shared.pending.fetch_add(1, Ordering::SeqCst);
+        Ticket { queue: queue as u16, place }
     }
 
     /// Takes an entry out before its turn, if it is still there and `is` the one that is meant.
     pub fn take(&self, ticket: Ticket, is: impl FnOnce(&T) -> bool) -> Option<T> {
-        let mut held = lock(&self.queues[usize::from(ticket.queue)]);
+        let mut held = lock(&self.shared().queues[usize::from(ticket.queue)]);
         let item = held.take(ticket.place, is);
         self.took(&item);
         item
@@ -146,23 +183,23 @@ impl<T> Pool<T> {
 
     fn took(&self, item: &Option<T>) {
         if item.is_some() {
-            self.pending.fetch_sub(1, Ordering::SeqCst);
+            self.shared().pending.fetch_sub(1, Ordering::SeqCst);
         }
     }
 
     /// Of each entry what `of` makes of it, queue by queue, the oldest first.
     pub fn list<R>(&self, of: impl Fn(&T) -> R) -> Vec<R> {
-        let queues = self.queues.iter();
+        let queues = self.shared().queues.iter();
         queues.flat_map(|queue| lock(queue).iter().map(&of).collect::<Vec<_>>()).collect()
     }
 
     /// Takes everything out.
     pub fn drain(&self) -> Vec<T> {
         let mut all = Vec::new();
-        for queue in &self.queues {
+        for queue in &self.shared().queues {
             let mut held = lock(queue);
             let drained = held.drain();
-            self.pending.fetch_sub(drained.len(), Ordering::SeqCst);
+            self.shared().pending.fetch_sub(drained.len(), Ordering::SeqCst);
             all.extend(drained);
         }
         all
@@ -173,11 +210,11 @@ impl<T> Pool<T> {
         if self.at_work() >= self.limit() || self.pending() == 0 {
             return Need::Nothing;
         }
-        let mut crew = lock(&self.crew);
+        let mut crew = lock(&self.shared().crew);
         if self.at_work() >= self.limit() || self.pending() == 0 {
             return Need::Nothing;
         }
-        self.at_work.fetch_add(1, Ordering::SeqCst);
+        self.shared().at_work.fetch_add(1, Ordering::SeqCst);
         let Some(sleeper) = crew.asleep.pop() else { return Need::Worker };
         drop(crew);
         sleeper.tell();
@@ -186,7 +223,7 @@ impl<T> Pool<T> {
 
     /// Whoever dozes looks at once: somebody waits for what is queued.
     pub fn hurry(&self) {
-        let dozing = std::mem::take(&mut lock(&self.crew).dozing);
+        let dozing = std::mem::take(&mut lock(&self.shared().crew).dozing);
         for one in dozing {
             one.tell();
         }
@@ -194,13 +231,14 @@ impl<T> Pool<T> {
 
     /// A thread that was made because of [`Need::Worker`] begins.
     pub fn join(&self) -> Worker {
-        let number = self.joined.fetch_add(1, Ordering::Relaxed);
+        let number = self.shared().joined.fetch_add(1, Ordering::Relaxed);
         Worker { number, parker: Arc::default(), futile: 0 }
     }
 
-    /// A worker ends, or could not be made.
+    /// A worker ends, could not be made, waits for other work or is lost: in each case there is room for
+    /// another one, and the caller asks what there is [`Pool::need`] of.
     pub fn leave(&self) {
-        self.at_work.fetch_sub(1, Ordering::SeqCst);
+        self.shared().at_work.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Whether a worker would find something.
@@ -216,12 +254,12 @@ impl<T> Pool<T> {
         }
         let own = 1 + worker.number % QUEUES;
         let newest = |queue: usize| {
-            let item = lock(&self.queues[queue]).pop_newest();
+            let item = lock(&self.shared().queues[queue]).pop_newest();
             self.took(&item);
             item
         };
         let oldest = |queue: usize| {
-            let item = lock(&self.queues[queue]).pop_oldest();
+            let item = lock(&self.shared().queues[queue]).pop_oldest();
             self.took(&item);
             item
         };
@@ -253,7 +291,7 @@ impl<T> Pool<T> {
 
     fn doze(&self, worker: &Worker, doze: Duration) -> Rest {
         {
-            let mut crew = lock(&self.crew);
+            let mut crew = lock(&self.shared().crew);
             if crew.closed {
                 drop(crew);
                 self.leave();
@@ -263,7 +301,7 @@ impl<T> Pool<T> {
         }
         let until = Instant::now() + doze;
         while worker.parker.park(Some(until)) == Parked::Interrupted {}
-        let mut crew = lock(&self.crew);
+        let mut crew = lock(&self.shared().crew);
         crew.dozing.retain(|one| !Arc::ptr_eq(one, &worker.parker));
         // It may have been told since.
         worker.parker.was_told();
@@ -272,14 +310,14 @@ impl<T> Pool<T> {
 
     fn sleep(&self, worker: &Worker, idle: Duration) -> Rest {
         {
-            let mut crew = lock(&self.crew);
+            let mut crew = lock(&self.shared().crew);
             if crew.closed {
                 drop(crew);
                 self.leave();
                 return Rest::Over;
             }
             crew.asleep.push(worker.parker.clone());
-            self.at_work.fetch_sub(1, Ordering::SeqCst);
+            self.shared().at_work.fetch_sub(1, Ordering::SeqCst);
         }
         // What was pushed before that was seen by nobody.
         if self.has_room() && self.gets_up(worker) {
@@ -291,7 +329,7 @@ impl<T> Pool<T> {
                 Parked::Told => return Rest::Awake,
                 Parked::Interrupted => {}
                 Parked::TimedOut => {
-                    let mut crew = lock(&self.crew);
+                    let mut crew = lock(&self.shared().crew);
                     let before = crew.asleep.len();
                     crew.asleep.retain(|one| !Arc::ptr_eq(one, &worker.parker));
                     if crew.asleep.len() < before {
@@ -309,34 +347,28 @@ impl<T> Pool<T> {
 
     /// A sleeper is at work again, unless somebody has woken it already.
     fn gets_up(&self, worker: &Worker) -> bool {
-        let mut crew = lock(&self.crew);
+        let mut crew = lock(&self.shared().crew);
         let before = crew.asleep.len();
         crew.asleep.retain(|one| !Arc::ptr_eq(one, &worker.parker));
         if crew.asleep.len() == before {
             return false;
         }
-        self.at_work.fetch_add(1, Ordering::SeqCst);
+        self.shared().at_work.fetch_add(1, Ordering::SeqCst);
         true
     }
 
-    /// A worker is going to wait for other work, or is lost: there is room for another one.
-    pub fn block(&self) -> Need {
-        self.leave();
-        self.need()
-    }
-
-    /// It is back.
+    /// One that has left for other work is back.
     pub fn unblock(&self) {
-        self.at_work.fetch_add(1, Ordering::SeqCst);
+        self.shared().at_work.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Workers end when there is nothing left to do.
     pub fn close(&self) {
-        let mut crew = lock(&self.crew);
+        let mut crew = lock(&self.shared().crew);
         crew.closed = true;
         let sleepers = std::mem::take(&mut crew.asleep);
         let dozing = std::mem::take(&mut crew.dozing);
-        self.at_work.fetch_add(sleepers.len(), Ordering::SeqCst);
+        self.shared().at_work.fetch_add(sleepers.len(), Ordering::SeqCst);
         drop(crew);
         for one in sleepers.iter().chain(&dozing) {
             one.tell();

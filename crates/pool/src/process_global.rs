@@ -25,6 +25,10 @@ pub struct Reader<'g, T> {
     copy: Cached<T>,
 }
 
+/// The number of a writing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Epoch(u64);
+
 /// What a thread keeps of a [`ProcessGlobal`], where a [`Reader`] does not fit.
 #[derive(Debug)]
 pub struct Cached<T> {
@@ -34,11 +38,29 @@ pub struct Cached<T> {
 
 impl<T> Default for Cached<T> {
     fn default() -> Cached<T> {
+        Cached::new()
+    }
+}
+
+impl<T> Cached<T> {
+    /// What was copied at that epoch.
+    pub fn at(epoch: Epoch, value: T) -> Cached<T> {
+        Cached { epoch: epoch.0, value: Some(value) }
+    }
+
+    /// Nothing was copied yet.
+    pub const fn new() -> Cached<T> {
         Cached { epoch: NONE, value: None }
     }
 }
 
 impl<T> ProcessGlobal<T> {
+    #[cfg(not(loom))]
+    pub const fn new(value: T) -> ProcessGlobal<T> {
+        ProcessGlobal { epoch: AtomicU64::new(NONE + 1), value: Mutex::new(value) }
+    }
+
+    #[cfg(loom)]
     pub fn new(value: T) -> ProcessGlobal<T> {
         ProcessGlobal { epoch: AtomicU64::new(NONE + 1), value: Mutex::new(value) }
     }
@@ -54,6 +76,19 @@ impl<T> ProcessGlobal<T> {
         old
     }
 
+    /// A copy that is not older than the value.
+    pub fn fresh<'c>(&self, copy: &'c Cached<T>) -> Option<&'c T> {
+        // Acquire: the partner of the Release in `set`.
+        copy.value.as_ref().filter(|_| copy.epoch == self.epoch.load(Ordering::Acquire))
+    }
+
+    /// What `of` makes of the value, with the lock held, and of which epoch it is.
+    pub fn snapshot<R>(&self, of: impl FnOnce(&T) -> R) -> (R, Epoch) {
+        let held = lock(&self.value);
+        // With the lock held: no writer can be between its storing and its counting.
+        (of(&held), Epoch(self.epoch.load(Ordering::Relaxed)))
+    }
+
     /// What the value is now, by this thread's copy; `copies` makes one from the value, with the lock
     /// held.
     ///
@@ -64,13 +99,9 @@ impl<T> ProcessGlobal<T> {
         copy: &'c mut Cached<T>,
         copies: impl FnOnce(&T) -> Result<T, E>,
     ) -> Result<&'c T, E> {
-        // Acquire: the partner of the Release in `set`.
-        if copy.epoch != self.epoch.load(Ordering::Acquire) || copy.value.is_none() {
-            let held = lock(&self.value);
-            let value = copies(&held)?;
-            // With the lock held: no writer can be between its storing and its counting.
-            copy.epoch = self.epoch.load(Ordering::Relaxed);
-            copy.value = Some(value);
+        if self.fresh(copy).is_none() {
+            let (value, epoch) = self.snapshot(copies);
+            *copy = Cached::at(epoch, value?);
         }
         match &copy.value {
             Some(value) => Ok(value),

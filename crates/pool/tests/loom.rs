@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use deconvoy_pool::{Need, Pool, ProcessGlobal, Rest};
+use deconvoy_pool::{Need, Pool, ProcessGlobal, Rest, Worker};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
@@ -12,12 +12,17 @@ use loom::thread;
 /// In the model nobody is idle for so long.
 const IDLE: Duration = Duration::from_secs(1_000_000);
 
+fn pushed<T>(pool: &Pool<T>, item: T, by: Option<&Worker>) -> Need {
+    pool.push(item, by);
+    pool.need()
+}
+
 #[test]
 fn what_is_pushed_while_the_worker_goes_to_sleep_is_done() {
     loom::model(|| {
         let pool = Arc::new(Pool::new(1));
         let done = Arc::new(AtomicUsize::new(0));
-        assert_eq!(pool.push(1, None, drop), Need::Worker);
+        assert_eq!(pushed(&pool, 1, None), Need::Worker);
         let worker = {
             let (pool, done) = (pool.clone(), done.clone());
             thread::spawn(move || {
@@ -33,7 +38,7 @@ fn what_is_pushed_while_the_worker_goes_to_sleep_is_done() {
             })
         };
         // It is at work, goes to sleep, or sleeps: in each case it does this.
-        assert_eq!(pool.push(1, None, drop), Need::Nothing);
+        assert_eq!(pushed(&pool, 1, None), Need::Nothing);
         worker.join().unwrap();
         assert_eq!(pool.pending(), 0);
     });
@@ -43,13 +48,13 @@ fn what_is_pushed_while_the_worker_goes_to_sleep_is_done() {
 fn what_is_taken_back_is_not_done_as_well() {
     loom::model(|| {
         let pool = Arc::new(Pool::new(1));
-        let mut ticket = None;
-        assert_eq!(pool.push(7, None, |it| ticket = Some(it)), Need::Worker);
+        let ticket = pool.push(7, None);
+        assert_eq!(pool.need(), Need::Worker);
         let worker = {
             let pool = pool.clone();
             thread::spawn(move || pool.next(&mut pool.join()).is_some())
         };
-        let taken = ticket.and_then(|it| pool.take(it, |item| *item == 7)).is_some();
+        let taken = pool.take(ticket, |item| *item == 7).is_some();
         assert_ne!(taken, worker.join().unwrap());
         assert_eq!(pool.pending(), 0);
     });

@@ -5,10 +5,15 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use deconvoy_pool::{Need, Pool, Queue, Rest};
+use deconvoy_pool::{Need, Pool, Queue, Rest, Worker};
 use proptest::prelude::*;
 
 const IDLE: Duration = Duration::from_secs(60);
+
+fn pushed<T>(pool: &Pool<T>, item: T, by: Option<&Worker>) -> Need {
+    pool.push(item, by);
+    pool.need()
+}
 
 /// Runs workers for as long as the pool is open, and counts what they do.
 fn work(pool: &Pool<usize>, done: &[AtomicUsize], most: &AtomicUsize, busy: &AtomicUsize) {
@@ -43,11 +48,10 @@ fn everything_is_done_once_by_as_many_as_may() {
                 scope.spawn(move || {
                     let mine = done.iter().enumerate().skip(part * COUNT).take(COUNT);
                     for (item, times) in mine {
-                        let mut ticket = None;
-                        need(pool.push(item, None, |it| ticket = Some(it)));
+                        let ticket = pool.push(item, None);
+                        need(pool.need());
                         // Every third is taken back, if nobody was quicker.
-                        let back = ticket.filter(|_| item % 3 == 0);
-                        if back.and_then(|it| pool.take(it, |found| *found == item)).is_some() {
+                        if item % 3 == 0 && pool.take(ticket, |it| *it == item).is_some() {
                             taken.fetch_add(1, Ordering::SeqCst);
                             times.fetch_add(1, Ordering::SeqCst);
                         }
@@ -68,17 +72,18 @@ fn everything_is_done_once_by_as_many_as_may() {
 #[test]
 fn a_worker_that_is_blocked_makes_room() {
     let pool: Pool<u32> = Pool::new(1);
-    assert_eq!(pool.push(1, None, drop), Need::Worker);
+    assert_eq!(pushed(&pool, 1, None), Need::Worker);
     let mut first = pool.join();
     assert_eq!(pool.next(&mut first), Some(1));
     // What it waits for is queued by itself, and nobody else is there.
-    assert_eq!(pool.push(2, Some(&first), drop), Need::Nothing);
-    assert_eq!(pool.block(), Need::Worker);
+    assert_eq!(pushed(&pool, 2, Some(&first)), Need::Nothing);
+    pool.leave();
+    assert_eq!(pool.need(), Need::Worker);
     let mut second = pool.join();
     assert_eq!(pool.next(&mut second), Some(2));
     pool.unblock();
     // Two are at work now, and one may be.
-    assert_eq!(pool.push(3, None, drop), Need::Nothing);
+    assert_eq!(pushed(&pool, 3, None), Need::Nothing);
     assert_eq!((pool.at_work(), pool.next(&mut second)), (2, None));
     pool.leave();
     assert_eq!(pool.next(&mut first), Some(3));
@@ -89,8 +94,8 @@ fn the_newest_of_its_own_then_the_oldest_of_others() {
     let pool = Pool::new(8);
     let (mut one, mut two) = (pool.join(), pool.join());
     for item in [1, 2] {
-        let _ = pool.push(item, Some(&one), drop);
-        let _ = pool.push(item + 10, None, drop);
+        pool.push(item, Some(&one));
+        pool.push(item + 10, None);
     }
     assert_eq!(pool.next(&mut one), Some(2));
     assert_eq!(pool.next(&mut two), Some(11));
@@ -105,8 +110,8 @@ fn who_was_woken_for_nothing_is_not_woken_for_each() {
     let woken = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..10_000 {
-            let mut ticket = None;
-            if pool.push((), None, |it| ticket = Some(it)) == Need::Worker {
+            let ticket = pool.push((), None);
+            if pool.need() == Need::Worker {
                 scope.spawn(|| {
                     let mut worker = pool.join();
                     loop {
@@ -118,7 +123,7 @@ fn who_was_woken_for_nothing_is_not_woken_for_each() {
                     }
                 });
             }
-            ticket.map(|it| pool.take(it, |()| true));
+            pool.take(ticket, |()| true);
         }
         pool.close();
     });
@@ -128,13 +133,13 @@ fn who_was_woken_for_nothing_is_not_woken_for_each() {
 #[test]
 fn one_that_is_not_needed_ends() {
     let pool: Pool<()> = Pool::new(2);
-    let _ = pool.push((), None, drop);
+    assert_eq!(pushed(&pool, (), None), Need::Worker);
     let mut worker = pool.join();
     while pool.next(&mut worker).is_some() {}
     while pool.rest(&mut worker, Duration::from_millis(1)) == Rest::Awake {}
     assert_eq!(pool.at_work(), 0);
     // The next one is made anew.
-    assert_eq!(pool.push((), None, drop), Need::Worker);
+    assert_eq!(pushed(&pool, (), None), Need::Worker);
 }
 
 #[derive(Clone, Copy, Debug)]

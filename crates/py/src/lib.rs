@@ -15,7 +15,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 mod elf;
+mod futures;
 mod lab;
+mod process_global;
 mod sim;
 
 create_exception!(deconvoy._native, TraceError, PyValueError, "A file that is no readable trace.");
@@ -209,5 +211,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(sim::cost_presets, module)?)?;
     module.add_function(wrap_pyfunction!(sim::check_costs, module)?)?;
     module.add_function(wrap_pyfunction!(sim::check_mix, module)?)?;
+    futures::register(module)?;
+    module.add_class::<process_global::ProcessGlobal>()?;
     Ok(())
 }

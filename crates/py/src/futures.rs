@@ -1,0 +1,384 @@
+//! Futures, for Python: what a future is, and the thread environment's part that has to be quick.
+//!
+//! A future goes one way: pending, running, then done, failed, cancelled or killed. Whoever moves it
+//! from pending to running runs it, be it a worker or the thread that touches it. Who settles it
+//! tells all that wait. What is locked here is never locked while Python code runs, and no object is
+//! dropped with a lock held.
+
+mod environment;
+mod run;
+mod runner;
+mod wait;
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use deconvoy_pool::{Parker, Ticket};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::gc::PyVisit;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple};
+use pyo3::{PyTraverseError, intern};
+
+pub use environment::{ThreadPool, set_environments};
+pub use wait::{touch, wait_for};
+
+use environment::Place;
+use runner::Runner;
+
+const PENDING: u8 = 0;
+const RUNNING: u8 = 1;
+const DONE: u8 = 2;
+const FAILED: u8 = 3;
+const CANCELLED: u8 = 4;
+const KILLED: u8 = 5;
+
+/// What `FINISH` counts: the order in which futures finish, of the whole process.
+static FINISH: AtomicU64 = AtomicU64::new(1);
+
+/// What is locked stays whole: nothing panics with a lock held.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// What a future is to run.
+#[derive(Debug)]
+struct Body {
+    /// The function, and its arguments.
+    call: Py<PyTuple>,
+    keywords: Option<Py<PyDict>>,
+    /// The context variables as they were when it was made.
+    context: Py<PyAny>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+enum Outcome {
+    Value(Py<PyAny>),
+    Error { error: Py<PyAny>, traceback: Option<Py<PyAny>> },
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    body: Option<Body>,
+    /// Where it is to run, and has run.
+    place: Option<Place>,
+    ticket: Option<Ticket>,
+    outcome: Option<Outcome>,
+    runner: Option<Arc<Runner>>,
+    waiters: Vec<Arc<Parker>>,
+    callbacks: Vec<Py<PyAny>>,
+    /// Its place among those that have finished and that nobody has asked for.
+    finished: Option<u64>,
+    /// Its number in the order of finishing; 0 before.
+    order: u64,
+}
+
+/// A future, without what `concurrent.futures` wants of one beside it: `deconvoy.futures.future`.
+#[pyclass(subclass, frozen, weakref, module = "deconvoy._native")]
+#[derive(Debug)]
+pub struct Future {
+    state: AtomicU8,
+    /// Somebody waits for it by the means of `concurrent.futures`.
+    watched: AtomicBool,
+    inner: Mutex<Inner>,
+}
+
+impl Future {
+    fn state(&self) -> u8 {
+        // Acquire: what was stored before the state is seen; the partner is `move_to`.
+        self.state.load(Ordering::Acquire)
+    }
+
+    fn is_over(&self) -> bool {
+        self.state() >= DONE
+    }
+
+    /// The environment that it belongs to, unless that is one of threads.
+    fn other(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        match &lock(&self.inner).place {
+            Some(Place::Other(other)) => Some(other.clone_ref(py)),
+            _ => None,
+        }
+    }
+
+    /// Has an environment whose futures end without its knowing look what there is.
+    fn look(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.is_over()
+            && let Some(other) = self.other(py)
+        {
+            other.call_method1(py, intern!(py, "_look"), (0,))?;
+        }
+        Ok(())
+    }
+
+    /// With the lock held.
+    fn move_to(&self, state: u8) {
+        self.state.store(state, Ordering::Release);
+    }
+}
+
+/// A context with the present values of all context variables.
+fn copy_context(py: Python<'_>) -> PyResult<Py<PyAny>> {
+    static COPY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let copy = COPY.get_or_try_init(py, || -> PyResult<_> {
+        Ok(py.import("contextvars")?.getattr("copy_context")?.unbind())
+    })?;
+    copy.call0(py)
+}
+
+/// Fills a new future, and has `place` run it.
+fn start(
+    future: &Bound<'_, Future>,
+    place: Place,
+    call: &Bound<'_, PyTuple>,
+    keywords: Option<&Bound<'_, PyDict>>,
+) -> PyResult<()> {
+    let py = future.py();
+    match call.get_borrowed_item(0) {
+        Ok(function) if function.is_callable() => {}
+        Ok(function) => {
+            let kind = function.get_type().name()?;
+            let why = format!("a future is made of a function and its arguments, not of {kind}");
+            return Err(PyTypeError::new_err(why));
+        }
+        Err(_) => return Err(PyTypeError::new_err("a future is made of a function")),
+    }
+    let context = copy_context(py)?;
+    let me = future.get();
+    {
+        let mut inner = lock(&me.inner);
+        if inner.place.is_some() {
+            return Err(PyRuntimeError::new_err("this future has begun already"));
+        }
+        inner.body = Some(Body {
+            call: call.clone().unbind(),
+            keywords: keywords.map(|keywords| keywords.clone().unbind()),
+            context,
+        });
+        inner.place = Some(place.clone_ref(py));
+        if let Place::Threads(pool) = &place {
+            // With the future locked: whoever takes it from the queue waits until it has its ticket.
+            inner.ticket = Some(pool.get().push(future));
+        }
+    }
+    place.start(future)
+}
+
+#[pymethods]
+impl Future {
+    #[new]
+    #[pyo3(signature = (*_call, **_keywords))]
+    fn new(_call: &Bound<'_, PyTuple>, _keywords: Option<&Bound<'_, PyDict>>) -> Future {
+        Future {
+            state: AtomicU8::new(PENDING),
+            watched: AtomicBool::new(false),
+            inner: Mutex::default(),
+        }
+    }
+
+    #[pyo3(signature = (*call, **keywords))]
+    fn __init__(
+        slf: &Bound<'_, Future>,
+        call: &Bound<'_, PyTuple>,
+        keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        start(slf, environment::current(slf.py())?, call, keywords)
+    }
+
+    /// As the constructor, in that environment.
+    #[pyo3(signature = (environment, /, *call, **keywords))]
+    fn _start_in(
+        slf: &Bound<'_, Future>,
+        environment: &Bound<'_, PyAny>,
+        call: &Bound<'_, PyTuple>,
+        keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        start(slf, Place::of(environment), call, keywords)
+    }
+
+    /// The result, or the error raised; waits for it, at most `timeout` seconds, and runs it here and
+    /// now if nobody has begun to and there is no timeout.
+    ///
+    /// Raises TimeoutError, CancelledError, FutureKilled, or what the function raised.
+    #[pyo3(signature = (timeout = None))]
+    fn result(slf: &Bound<'_, Future>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
+        touch(slf, timeout)
+    }
+
+    /// What the function raised, or None; waits for it, at most `timeout` seconds.
+    ///
+    /// Raises TimeoutError, CancelledError.
+    #[pyo3(signature = (timeout = None))]
+    fn exception(slf: &Bound<'_, Future>, timeout: Option<f64>) -> PyResult<Option<Py<PyAny>>> {
+        wait::exception(slf, timeout)
+    }
+
+    /// Whether it is over, in whatever way.
+    fn done(&self, py: Python<'_>) -> PyResult<bool> {
+        self.look(py)?;
+        Ok(self.is_over())
+    }
+
+    /// Whether something runs it at this moment.
+    fn running(&self, py: Python<'_>) -> PyResult<bool> {
+        self.look(py)?;
+        Ok(self.state() == RUNNING)
+    }
+
+    fn cancelled(&self) -> bool {
+        self.state() == CANCELLED
+    }
+
+    /// Whether it was killed.
+    fn killed(&self) -> bool {
+        self.state() == KILLED
+    }
+
+    /// Has it never run, if it has not begun; whether it is cancelled.
+    fn cancel(slf: &Bound<'_, Future>) -> PyResult<bool> {
+        let me = slf.get();
+        if me.state() == CANCELLED {
+            return Ok(true);
+        }
+        let withdrawn = run::withdraw(slf, CANCELLED)?;
+        Ok(withdrawn || me.state() == CANCELLED)
+    }
+
+    /// Calls `function(self)` when it is over, in whatever thread ends it; now, if it is.
+    fn add_done_callback(slf: &Bound<'_, Future>, function: Py<PyAny>) -> PyResult<()> {
+        let me = slf.get();
+        {
+            let mut inner = lock(&me.inner);
+            if !me.is_over() {
+                inner.callbacks.push(function);
+                drop(inner);
+                if let Some(other) = me.other(slf.py()) {
+                    other.call_method1(slf.py(), intern!(slf.py(), "_watched"), (slf,))?;
+                }
+                return Ok(());
+            }
+        }
+        run::call_back(slf, &function);
+        Ok(())
+    }
+
+    /// `pending`, `running`, `done`, `failed`, `cancelled` or `killed`.
+    #[getter]
+    fn status(&self) -> &'static str {
+        match self.state() {
+            PENDING => "pending",
+            RUNNING => "running",
+            DONE => "done",
+            FAILED => "failed",
+            CANCELLED => "cancelled",
+            _ => "killed",
+        }
+    }
+
+    /// The environment that it belongs to.
+    #[getter]
+    fn environment(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        lock(&self.inner).place.as_ref().map(|place| place.object(py))
+    }
+
+    /// Its place in the order in which futures of this process finish; 0: it has not.
+    #[getter]
+    fn _order(&self) -> u64 {
+        lock(&self.inner).order
+    }
+
+    /// Somebody waits for it by the means of `concurrent.futures`: `_tell` is called when it is over.
+    fn _watch(&self) {
+        self.watched.store(true, Ordering::SeqCst);
+    }
+
+    /// The function with its arguments, the keywords, the context; None: it has begun.
+    fn _take_body<'py>(&self, py: Python<'py>) -> Option<(Py<PyTuple>, Py<PyAny>, Py<PyAny>)> {
+        let body = {
+            let mut inner = lock(&self.inner);
+            if self.state() != PENDING {
+                return None;
+            }
+            self.move_to(RUNNING);
+            inner.body.take()?
+        };
+        let keywords = body.keywords.unwrap_or_else(|| PyDict::new(py).unbind());
+        Some((body.call, keywords.into_any(), body.context))
+    }
+
+    /// Ends it with a value; whether it was not over.
+    fn _settle(slf: &Bound<'_, Future>, value: Py<PyAny>) -> PyResult<bool> {
+        run::settle_outside(slf, DONE, Some(Outcome::Value(value)))
+    }
+
+    /// Ends it with an error; whether it was not over.
+    fn _fail(slf: &Bound<'_, Future>, error: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let outcome = Outcome::from_error(error)?;
+        run::settle_outside(slf, FAILED, Some(outcome))
+    }
+
+    /// Has it end as killed: whether it was not over, and the thread that runs it, which is to be told.
+    /// Whoever gets a thread calls `_told` when it has told it.
+    fn _kill(slf: &Bound<'_, Future>) -> PyResult<(bool, Option<u64>)> {
+        run::kill(slf)
+    }
+
+    /// The thread was told.
+    fn _told(&self, _py: Python<'_>) {
+        let runner = lock(&self.inner).runner.clone();
+        if let Some(runner) = runner {
+            runner.told();
+        }
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // Whoever holds the lock is at work on it: it is alive.
+        let Ok(inner) = self.inner.try_lock() else { return Ok(()) };
+        if let Some(body) = &inner.body {
+            visit.call(&body.call)?;
+            visit.call(&body.keywords)?;
+            visit.call(&body.context)?;
+        }
+        match &inner.outcome {
+            Some(Outcome::Value(value)) => visit.call(value)?,
+            Some(Outcome::Error { error, traceback }) => {
+                visit.call(error)?;
+                visit.call(traceback)?;
+            }
+            None => {}
+        }
+        inner.callbacks.iter().try_for_each(|callback| visit.call(callback))
+    }
+
+    fn __clear__(&self) {
+        let cleared = {
+            let mut inner = lock(&self.inner);
+            (inner.body.take(), inner.outcome.take(), std::mem::take(&mut inner.callbacks))
+        };
+        drop(cleared);
+    }
+}
+
+impl Outcome {
+    fn from_raised(py: Python<'_>, error: &PyErr) -> Outcome {
+        let traceback = error.traceback(py).map(|traceback| traceback.into_any().unbind());
+        Outcome::Error { error: error.value(py).clone().into_any().unbind(), traceback }
+    }
+
+    fn from_error(error: &Bound<'_, PyAny>) -> PyResult<Outcome> {
+        let traceback = error.getattr(intern!(error.py(), "__traceback__"))?;
+        let traceback = (!traceback.is_none()).then(|| traceback.unbind());
+        Ok(Outcome::Error { error: error.clone().unbind(), traceback })
+    }
+}
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Future>()?;
+    module.add_class::<ThreadPool>()?;
+    module.add_function(wrap_pyfunction!(touch, module)?)?;
+    module.add_function(wrap_pyfunction!(wait_for, module)?)?;
+    module.add_function(wrap_pyfunction!(set_environments, module)?)?;
+    Ok(())
+}

@@ -1,0 +1,378 @@
+//! The thread environment's queue, workers, and what has finished; and which environment is the present
+//! one.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use deconvoy_pool::{Cached, Need, Parker, Pool, ProcessGlobal, Queue, Rest, Ticket};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyList;
+
+use super::runner::{Runner, set_worker, with_worker};
+use super::{Future, lock, run};
+
+/// Where a future runs.
+#[derive(Debug)]
+pub enum Place {
+    Threads(Py<ThreadPool>),
+    /// An environment that does it in Python.
+    Other(Py<PyAny>),
+}
+
+impl Place {
+    pub fn of(environment: &Bound<'_, PyAny>) -> Place {
+        match environment.cast::<ThreadPool>() {
+            Ok(pool) => Place::Threads(pool.clone().unbind()),
+            Err(_) => Place::Other(environment.clone().unbind()),
+        }
+    }
+
+    pub fn clone_ref(&self, py: Python<'_>) -> Place {
+        match self {
+            Place::Threads(pool) => Place::Threads(pool.clone_ref(py)),
+            Place::Other(other) => Place::Other(other.clone_ref(py)),
+        }
+    }
+
+    pub fn object(&self, py: Python<'_>) -> Py<PyAny> {
+        match self {
+            Place::Threads(pool) => pool.clone_ref(py).into_any(),
+            Place::Other(other) => other.clone_ref(py),
+        }
+    }
+
+    pub fn start(&self, future: &Bound<'_, Future>) -> PyResult<()> {
+        let py = future.py();
+        match self {
+            Place::Threads(pool) => ThreadPool::meets_need(pool.bind(py)),
+            Place::Other(other) => {
+                other.call_method1(py, intern!(py, "_start"), (future,))?;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The context variable that has the present environment where there are several, the default, and how
+/// many others there are. While there are none, the variable need not be looked at.
+#[derive(Debug)]
+struct Environments {
+    variable: Py<PyAny>,
+    default: Place,
+    others: usize,
+}
+
+static ENVIRONMENTS: ProcessGlobal<Option<Environments>> = ProcessGlobal::new(None);
+
+thread_local! {
+    static KNOWN: RefCell<Cached<Option<Environments>>> = const { RefCell::new(Cached::new()) };
+}
+
+/// Says which environment is the default, in which context variable another one may be, and how many
+/// others there are.
+#[pyfunction]
+pub fn set_environments(variable: Py<PyAny>, default: &Bound<'_, PyAny>, others: usize) {
+    let default = Place::of(default);
+    let before = ENVIRONMENTS.set(Some(Environments { variable, default, others }));
+    drop(before);
+}
+
+/// The present environment.
+pub fn current(py: Python<'_>) -> PyResult<Place> {
+    let copy = |known: &Option<Environments>| {
+        Ok::<_, PyErr>(known.as_ref().map(|known| Environments {
+            variable: known.variable.clone_ref(py),
+            default: known.default.clone_ref(py),
+            others: known.others,
+        }))
+    };
+    let (variable, default) =
+        KNOWN.with_borrow_mut(|known| match ENVIRONMENTS.read(known, copy)? {
+            None => Err(PyRuntimeError::new_err("no environment: import deconvoy.futures")),
+            Some(known) => {
+                let variable = (known.others > 0).then(|| known.variable.clone_ref(py));
+                Ok((variable, known.default.clone_ref(py)))
+            }
+        })?;
+    let Some(variable) = variable else { return Ok(default) };
+    let found = variable.call_method1(py, intern!(py, "get"), (default.object(py),))?;
+    Ok(Place::of(found.bind(py)))
+}
+
+/// The part of the thread environment that has to be quick.
+#[pyclass(subclass, frozen, weakref, module = "deconvoy._native")]
+#[derive(Debug)]
+pub struct ThreadPool {
+    pub pool: Pool<Py<Future>>,
+    pub running: Mutex<Vec<Py<Future>>>,
+    /// Those that nobody has asked for yet, in the order of finishing.
+    finished: Mutex<Queue<Py<Future>>>,
+    /// Who waits for any.
+    any: Mutex<Vec<Arc<Parker>>>,
+    /// How many these are.
+    any_count: AtomicUsize,
+    /// Killed ones whose threads have not come back.
+    pub stuck: AtomicUsize,
+    idle: Duration,
+    before: Py<PyList>,
+    after: Py<PyList>,
+}
+
+impl ThreadPool {
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// Queues a new future.
+    pub fn push(&self, future: &Bound<'_, Future>) -> Ticket {
+        let item = future.clone().unbind();
+        with_worker(self.address(), |worker| self.pool.push(item, worker.as_deref()))
+    }
+
+    /// Makes a worker if one is needed.
+    fn meets_need(slf: &Bound<'_, ThreadPool>) -> PyResult<()> {
+        let pool = &slf.get().pool;
+        while pool.need() == Need::Worker {
+            if let Err(error) = slf.call_method0(intern!(slf.py(), "_make_worker")) {
+                pool.leave();
+                // No thread can be made, at the end of the interpreter: whoever touches it runs it.
+                let is_expected = error.is_instance_of::<PyRuntimeError>(slf.py());
+                return if is_expected { Ok(()) } else { Err(error) };
+            }
+        }
+        Ok(())
+    }
+
+    /// A worker of it is blocked or lost.
+    pub fn makes_room(slf: &Bound<'_, ThreadPool>) -> PyResult<()> {
+        slf.get().pool.leave();
+        ThreadPool::meets_need(slf)
+    }
+
+    /// One has finished that nobody is touching: it may be asked for.
+    pub fn has_finished(&self, future: &Bound<'_, Future>) {
+        let mut finished = lock(&self.finished);
+        let place = finished.push(future.clone().unbind());
+        lock(&future.get().inner).finished = Some(place);
+    }
+
+    /// Nobody needs to be told of this one any more.
+    pub fn forget(&self, future: &Bound<'_, Future>) {
+        let Some(place) = lock(&future.get().inner).finished.take() else { return };
+        let forgotten = lock(&self.finished).take(place, |one| one.is(future));
+        drop(forgotten);
+    }
+
+    /// Those who wait for any look again.
+    pub fn tell_any(&self) {
+        if self.any_count.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        self.any_count.store(0, Ordering::SeqCst);
+        for waiter in std::mem::take(&mut *lock(&self.any)) {
+            waiter.tell();
+        }
+    }
+
+    /// Whether nothing is left but what the calling thread itself runs.
+    fn is_idle_but_for(&self, runner: &Arc<Runner>) -> bool {
+        let is_mine = |one: &Py<Future>| {
+            lock(&one.get().inner).runner.as_ref().is_some_and(|it| Arc::ptr_eq(it, runner))
+        };
+        self.pool.pending() == 0 && lock(&self.running).iter().all(is_mine)
+    }
+
+    pub fn hooks(&self, py: Python<'_>, is_start: bool) -> Option<Vec<Py<PyAny>>> {
+        let list = if is_start { &self.before } else { &self.after }.bind(py);
+        (!list.is_empty()).then(|| list.iter().map(Bound::unbind).collect())
+    }
+}
+
+#[pymethods]
+impl ThreadPool {
+    /// `limit`: how many run at a time; `idle_s`: how long a worker stays when there is nothing to do, in
+    /// seconds; `before`, `after`: lists of functions that are called with each future.
+    #[new]
+    #[pyo3(signature = (limit, idle_s, before, after, *_more, **_keywords))]
+    fn new(
+        limit: usize,
+        idle_s: f64,
+        before: Py<PyList>,
+        after: Py<PyList>,
+        _more: &Bound<'_, pyo3::types::PyTuple>,
+        _keywords: Option<&Bound<'_, pyo3::types::PyDict>>,
+    ) -> ThreadPool {
+        ThreadPool {
+            pool: Pool::new(limit),
+            running: Mutex::default(),
+            finished: Mutex::default(),
+            any: Mutex::default(),
+            any_count: AtomicUsize::new(0),
+            stuck: AtomicUsize::new(0),
+            idle: Duration::try_from_secs_f64(idle_s).unwrap_or(Duration::MAX),
+            before,
+            after,
+        }
+    }
+
+    /// Works until there is nothing to do for long: what a worker's thread runs.
+    fn _work(slf: &Bound<'_, ThreadPool>) -> PyResult<()> {
+        let py = slf.py();
+        let me = slf.get();
+        let pool = &me.pool;
+        let address = me.address();
+        let runner = Runner::here(py)?;
+        runner.joins(slf.clone().unbind());
+        set_worker(Some((address, pool.join())));
+        let next = || with_worker(address, |worker| worker.and_then(|worker| pool.next(worker)));
+        let mut after = Vec::new();
+        loop {
+            while let Some(future) = next() {
+                after = run::run_as_worker(future.bind(py), &runner)?;
+                drop(future);
+                if !after.is_empty() && pool.has_work() {
+                    tell(&after);
+                    after.clear();
+                }
+            }
+            let rest = py.detach(|| {
+                // Only now: whoever is woken needs the GIL.
+                tell(&after);
+                if pool.has_work() {
+                    return Rest::Awake;
+                }
+                with_worker(address, |worker| match worker {
+                    Some(worker) => pool.rest(worker, me.idle),
+                    None => Rest::Over,
+                })
+            });
+            after.clear();
+            if rest == Rest::Over {
+                set_worker(None);
+                return Ok(());
+            }
+        }
+    }
+
+    /// How many have a place to run, and how many wait for one.
+    #[getter]
+    fn counts(&self) -> (usize, usize) {
+        let pool = &self.pool;
+        let running = lock(&self.running).len();
+        let waiting = pool.pending();
+        let places = pool.limit().saturating_sub(running).min(waiting);
+        (running + places, waiting - places)
+    }
+
+    /// How many run at a time, at most.
+    #[getter]
+    fn max_threads(&self) -> usize {
+        self.pool.limit()
+    }
+
+    #[setter]
+    fn set_max_threads(slf: &Bound<'_, ThreadPool>, limit: i64) -> PyResult<()> {
+        let Some(limit) = usize::try_from(limit).ok().filter(|limit| *limit > 0) else {
+            return Err(pyo3::exceptions::PyValueError::new_err("max_threads must be 1 or more"));
+        };
+        slf.get().pool.set_limit(limit);
+        ThreadPool::meets_need(slf)
+    }
+
+    /// Threads that still run a future that was killed.
+    #[getter]
+    fn stuck(&self) -> usize {
+        self.stuck.load(Ordering::SeqCst)
+    }
+
+    /// Called with each future before it runs, in the thread that runs it.
+    #[getter]
+    fn before_start_hooks(&self, py: Python<'_>) -> Py<PyList> {
+        self.before.clone_ref(py)
+    }
+
+    /// Called with each future after it has run, in the thread that ran it.
+    #[getter]
+    fn after_finish_hooks(&self, py: Python<'_>) -> Py<PyList> {
+        self.after.clone_ref(py)
+    }
+
+    /// The one that finished first of those that nobody has asked for.
+    fn _take_finished(&self) -> Option<Py<Future>> {
+        let future = lock(&self.finished).pop_oldest()?;
+        lock(&future.get().inner).finished = None;
+        Some(future)
+    }
+
+    /// All futures that are not over: those that run, but for the calling thread's own, then those that
+    /// wait.
+    fn _unfinished(&self, py: Python<'_>) -> PyResult<Vec<Py<Future>>> {
+        let runner = Runner::here(py)?;
+        let is_others = |one: &&Py<Future>| {
+            !lock(&one.get().inner).runner.as_ref().is_some_and(|it| Arc::ptr_eq(it, &runner))
+        };
+        let running = lock(&self.running);
+        let mut all: Vec<_> =
+            running.iter().filter(is_others).map(|one| one.clone_ref(py)).collect();
+        drop(running);
+        let waiting = self.pool.list(|one| one.clone_ref(py));
+        all.extend(waiting);
+        Ok(all)
+    }
+
+    /// Waits until any finishes that was not asked for, at most so many seconds; returns also when
+    /// there is none left that could.
+    #[pyo3(signature = (timeout = None))]
+    fn _wait_any(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        let runner = Runner::here(py)?;
+        runner.blocks(py)?;
+        let waited = super::wait::park_until(py, timeout, |parker| {
+            let mut any = lock(&self.any);
+            let is_over = || !lock(&self.finished).is_empty() || self.is_idle_but_for(&runner);
+            if is_over() {
+                return true;
+            }
+            if !any.iter().any(|one| Arc::ptr_eq(one, parker)) {
+                any.push(parker.clone());
+            }
+            self.any_count.store(any.len(), Ordering::SeqCst);
+            self.pool.hurry();
+            // Whoever finished one before that was counted has told nobody.
+            is_over()
+        });
+        runner.unblocks(py);
+        waited
+    }
+
+    /// Workers end when there is nothing left to do.
+    fn _close(&self) {
+        self.pool.close();
+    }
+
+    /// In a child after a fork: there are no workers, and what ran does not run here.
+    fn _after_fork(&self) -> Vec<Py<Future>> {
+        self.pool.after_fork();
+        self.stuck.store(0, Ordering::SeqCst);
+        std::mem::take(&mut *lock(&self.running))
+    }
+}
+
+fn tell(waiters: &[Arc<Parker>]) {
+    for waiter in waiters {
+        waiter.tell();
+    }
+}
+
+/// `deconvoy.futures.FutureKilled`.
+pub fn killed_class(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let class = CLASS.get_or_try_init(py, || -> PyResult<_> {
+        Ok(py.import("deconvoy.futures.errors")?.getattr("FutureKilled")?.unbind())
+    })?;
+    Ok(class.bind(py))
+}

@@ -1,0 +1,268 @@
+//! How a future is run, settled, withdrawn and killed.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use deconvoy_pool::Parker;
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use super::environment::{Place, ThreadPool, killed_class};
+use super::runner::{Deeper, Runner};
+use super::{
+    Body, CANCELLED, DONE, FAILED, FINISH, Future, KILLED, Outcome, PENDING, RUNNING, lock,
+};
+
+/// A future that the present thread has taken to run.
+pub struct Claimed<'py> {
+    body: Body,
+    pool: Bound<'py, ThreadPool>,
+}
+
+/// Takes a pending future of threads for the present thread to run, out of the queue too.
+pub fn claim<'py>(future: &Bound<'py, Future>, runner: &Arc<Runner>) -> Option<Claimed<'py>> {
+    let me = future.get();
+    let (body, pool, ticket) = {
+        let mut inner = lock(&me.inner);
+        if me.state() != PENDING {
+            return None;
+        }
+        let Some(Place::Threads(pool)) = &inner.place else { return None };
+        let pool = pool.bind(future.py()).clone();
+        let body = inner.body.take()?;
+        me.move_to(RUNNING);
+        inner.runner = Some(runner.clone());
+        (body, pool, inner.ticket.take())
+    };
+    if let Some(ticket) = ticket {
+        let queued = pool.get().pool.take(ticket, |one| one.is(future));
+        drop(queued);
+    }
+    Some(Claimed { body, pool })
+}
+
+/// The pool of a thread future.
+pub fn pool_of<'py>(future: &Bound<'py, Future>) -> Option<Bound<'py, ThreadPool>> {
+    match &lock(&future.get().inner).place {
+        Some(Place::Threads(pool)) => Some(pool.bind(future.py()).clone()),
+        _ => None,
+    }
+}
+
+/// Runs what a worker has taken from the queue, unless somebody was quicker; who is to be told.
+pub fn run_as_worker(
+    future: &Bound<'_, Future>,
+    runner: &Arc<Runner>,
+) -> PyResult<Vec<Arc<Parker>>> {
+    // It is in the queue no more.
+    lock(&future.get().inner).ticket = None;
+    match claim(future, runner) {
+        Some(claimed) => Ok(run(future, claimed, runner, true)?.waiters),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// A future that was run.
+pub struct Ran {
+    /// Who is to be told.
+    pub waiters: Vec<Arc<Parker>>,
+    /// What it has come to; `None`: an error, or it was killed meanwhile.
+    pub value: Option<Py<PyAny>>,
+}
+
+/// Runs what the present thread has claimed, and settles it.
+pub fn run(
+    future: &Bound<'_, Future>,
+    claimed: Claimed<'_>,
+    runner: &Arc<Runner>,
+    is_worker: bool,
+) -> PyResult<Ran> {
+    let py = future.py();
+    let Claimed { body, pool } = claimed;
+    let pool = pool.get();
+    lock(&pool.running).push(future.clone().unbind());
+    let ran = {
+        let _deeper = Deeper::enter();
+        call_hooks(future, pool, true).and_then(|()| call(py, &body))
+    };
+    drop(body);
+    let (state, outcome, value) = match ran {
+        Ok(value) => (DONE, Outcome::Value(value.clone_ref(py)), Some(value)),
+        Err(error) => (FAILED, Outcome::from_raised(py, &error), None),
+    };
+    // Not after it is over: whoever waits for it may look at what there is to run.
+    remove_running(future, pool);
+    let settled = settle(future, state, Some(outcome), |over| {
+        if is_worker {
+            pool.has_finished(over);
+        }
+    });
+    let ran = match settled {
+        Some(waiters) => Ran { waiters, value },
+        None => {
+            comes_back(future, pool, runner)?;
+            Ran { waiters: Vec::new(), value: None }
+        }
+    };
+    pool.tell_any();
+    if let Err(error) = call_hooks(future, pool, false) {
+        error.write_unraisable(py, Some(future.as_any()));
+    }
+    Ok(ran)
+}
+
+fn call(py: Python<'_>, body: &Body) -> PyResult<Py<PyAny>> {
+    let keywords = body.keywords.as_ref().map(|keywords| keywords.bind(py));
+    let run = body.context.bind(py).getattr(intern!(py, "run"))?;
+    Ok(run.call(body.call.bind(py), keywords)?.unbind())
+}
+
+fn call_hooks(future: &Bound<'_, Future>, pool: &ThreadPool, is_start: bool) -> PyResult<()> {
+    for hook in pool.hooks(future.py(), is_start).unwrap_or_default() {
+        hook.call1(future.py(), (future,))?;
+    }
+    Ok(())
+}
+
+fn remove_running(future: &Bound<'_, Future>, pool: &ThreadPool) {
+    let removed = {
+        let mut running = lock(&pool.running);
+        let place = running.iter().rposition(|one| one.is(future));
+        place.map(|place| running.swap_remove(place))
+    };
+    drop(removed);
+}
+
+/// The body of a killed future has come back: what its thread was told does not reach what it does
+/// next.
+fn comes_back(future: &Bound<'_, Future>, pool: &ThreadPool, runner: &Arc<Runner>) -> PyResult<()> {
+    let py = future.py();
+    runner.is_back(py);
+    lock(&future.get().inner).runner = None;
+    pool.stuck.fetch_sub(1, Ordering::SeqCst);
+    let killed = killed_class(py)?;
+    let kill = py.import("deconvoy.futures.kill")?;
+    // It may be raised by what is to forget it.
+    while let Err(error) = kill.call_method1("forget", (runner.ident,)) {
+        if !error.is_instance(py, killed) {
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// Ends a future that runs: who is to be told; `None`: it was over, since somebody has killed it.
+fn settle(
+    future: &Bound<'_, Future>,
+    state: u8,
+    outcome: Option<Outcome>,
+    before_told: impl FnOnce(&Bound<'_, Future>),
+) -> Option<Vec<Arc<Parker>>> {
+    let me = future.get();
+    let (waiters, callbacks) = {
+        let mut inner = lock(&me.inner);
+        if me.is_over() {
+            drop(inner);
+            drop(outcome);
+            return None;
+        }
+        inner.outcome = outcome;
+        inner.order = FINISH.fetch_add(1, Ordering::Relaxed);
+        if state != KILLED {
+            inner.runner = None;
+        }
+        me.state.store(state, Ordering::SeqCst);
+        (std::mem::take(&mut inner.waiters), std::mem::take(&mut inner.callbacks))
+    };
+    before_told(future);
+    let is_watched = me.watched.load(Ordering::SeqCst);
+    if !is_watched && callbacks.is_empty() {
+        return Some(waiters);
+    }
+    waiters.iter().for_each(|waiter| waiter.tell());
+    if is_watched && let Err(error) = future.call_method0(intern!(future.py(), "_tell")) {
+        error.write_unraisable(future.py(), Some(future.as_any()));
+    }
+    for callback in &callbacks {
+        call_back(future, callback);
+    }
+    Some(Vec::new())
+}
+
+/// Ends a future that no thread of ours runs; whether it was not over.
+pub fn settle_outside(
+    future: &Bound<'_, Future>,
+    state: u8,
+    outcome: Option<Outcome>,
+) -> PyResult<bool> {
+    let Some(waiters) = settle(future, state, outcome, |_| ()) else { return Ok(false) };
+    waiters.iter().for_each(|waiter| waiter.tell());
+    Ok(true)
+}
+
+/// Calls `function(future)`; what it raises is told as what nobody can catch is.
+pub fn call_back(future: &Bound<'_, Future>, function: &Py<PyAny>) {
+    if let Err(error) = function.call1(future.py(), (future,)) {
+        error.write_unraisable(future.py(), Some(function.bind(future.py())));
+    }
+}
+
+/// Ends a future that nobody has begun, as cancelled or killed; whether it was one.
+pub fn withdraw(future: &Bound<'_, Future>, state: u8) -> PyResult<bool> {
+    let me = future.get();
+    let (body, ticket, other) = {
+        let mut inner = lock(&me.inner);
+        if me.state() != PENDING {
+            return Ok(false);
+        }
+        // Nobody begins it from now on.
+        me.move_to(RUNNING);
+        let other = match &inner.place {
+            Some(Place::Other(other)) => Some(other.clone_ref(future.py())),
+            _ => None,
+        };
+        (inner.body.take(), inner.ticket.take(), other)
+    };
+    drop(body);
+    if let (Some(ticket), Some(pool)) = (ticket, pool_of(future)) {
+        let queued = pool.get().pool.take(ticket, |one| one.is(future));
+        drop(queued);
+    }
+    debug_assert!(matches!(state, CANCELLED | KILLED));
+    settle_outside(future, state, None)?;
+    match (pool_of(future), other) {
+        (Some(pool), _) => pool.get().tell_any(),
+        (None, Some(other)) => {
+            other.call_method1(future.py(), intern!(future.py(), "_withdrawn"), (future,))?;
+        }
+        _ => {}
+    }
+    Ok(true)
+}
+
+/// Ends a future as killed: whether it was not over, and the thread that is to be told.
+pub fn kill(future: &Bound<'_, Future>) -> PyResult<(bool, Option<u64>)> {
+    if withdraw(future, KILLED)? {
+        return Ok((true, None));
+    }
+    let me = future.get();
+    let runner = lock(&me.inner).runner.clone();
+    let Some(runner) = runner else {
+        return Ok((settle_outside(future, KILLED, None)?, None));
+    };
+    // Counted before it is over: its thread waits to be told.
+    runner.is_lost(future.py())?;
+    if !settle_outside(future, KILLED, None)? {
+        runner.told();
+        runner.was_not_lost(future.py());
+        return Ok((false, None));
+    }
+    // If it waits in here, it need not wait on.
+    runner.parker.tell();
+    if let Some(pool) = pool_of(future) {
+        pool.get().stuck.fetch_add(1, Ordering::SeqCst);
+        remove_running(future, pool.get());
+        pool.get().tell_any();
+    }
+    Ok((true, Some(runner.ident)))
+}

@@ -1,0 +1,168 @@
+//! A thread that runs futures: a worker, or one that touches what nobody has begun.
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use deconvoy_pool::{Parker, Worker};
+use pyo3::prelude::*;
+
+use super::environment::ThreadPool;
+use super::{Future, lock};
+
+/// So deep may bodies run in one another, in one thread; what is deeper is left to another thread.
+const DEEPEST: u32 = 50;
+
+/// What others know of it.
+#[derive(Debug)]
+pub struct Runner {
+    /// `threading.get_ident()`.
+    pub ident: u64,
+    pub parker: Arc<Parker>,
+    /// What it waits for.
+    pub waits_for: Mutex<Option<Py<Future>>>,
+    /// Killers that have not told it yet.
+    owed: AtomicU32,
+    slot: Mutex<Slot>,
+}
+
+/// Whether its pool counts it as at work.
+#[derive(Debug, Default)]
+struct Slot {
+    /// Only workers have a place in a pool.
+    pool: Option<Py<ThreadPool>>,
+    counted: bool,
+    /// Bodies of it that were killed and have not come back.
+    lost: u32,
+}
+
+thread_local! {
+    static ME: RefCell<Option<Arc<Runner>>> = const { RefCell::new(None) };
+    static WORKER: RefCell<Option<(usize, Worker)>> = const { RefCell::new(None) };
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+impl Runner {
+    /// The present thread.
+    pub fn here(py: Python<'_>) -> PyResult<Arc<Runner>> {
+        if let Some(runner) = ME.with_borrow(Clone::clone) {
+            return Ok(runner);
+        }
+        let ident = py.import("threading")?.call_method0("get_ident")?.extract()?;
+        let runner = Arc::new(Runner {
+            ident,
+            parker: Arc::default(),
+            waits_for: Mutex::default(),
+            owed: AtomicU32::new(0),
+            slot: Mutex::default(),
+        });
+        ME.set(Some(runner.clone()));
+        Ok(runner)
+    }
+
+    /// It begins to work for this pool, which has counted it.
+    pub fn joins(&self, pool: Py<ThreadPool>) {
+        let mut slot = lock(&self.slot);
+        slot.counted = true;
+        slot.pool = Some(pool);
+    }
+
+    /// It waits for other work: there is room for another one.
+    pub fn blocks(&self, py: Python<'_>) -> PyResult<()> {
+        self.leaves_slot(py, |_| ())
+    }
+
+    /// What it ran was killed: it is lost until it comes back.
+    pub fn is_lost(&self, py: Python<'_>) -> PyResult<()> {
+        self.owed.fetch_add(1, Ordering::SeqCst);
+        self.leaves_slot(py, |slot| slot.lost += 1)
+    }
+
+    fn leaves_slot(&self, py: Python<'_>, change: impl FnOnce(&mut Slot)) -> PyResult<()> {
+        let pool = {
+            let mut slot = lock(&self.slot);
+            change(&mut slot);
+            let counted = std::mem::replace(&mut slot.counted, false);
+            slot.pool.as_ref().filter(|_| counted).map(|pool| pool.clone_ref(py))
+        };
+        match pool {
+            Some(pool) => ThreadPool::makes_room(pool.bind(py)),
+            None => Ok(()),
+        }
+    }
+
+    /// It goes on.
+    pub fn unblocks(&self, py: Python<'_>) {
+        self.gets_slot(py, |_| ());
+    }
+
+    /// It was quicker than its killer, who has told it nothing.
+    pub fn was_not_lost(&self, py: Python<'_>) {
+        self.gets_slot(py, |slot| slot.lost -= 1);
+    }
+
+    /// What was killed has come back. (Killers that are about to tell it have done so.)
+    pub fn is_back(&self, py: Python<'_>) {
+        while self.owed.load(Ordering::SeqCst) > 0 {
+            py.detach(|| std::thread::sleep(Duration::from_micros(50)));
+        }
+        self.gets_slot(py, |slot| slot.lost -= 1);
+    }
+
+    fn gets_slot(&self, py: Python<'_>, change: impl FnOnce(&mut Slot)) {
+        let pool = {
+            let mut slot = lock(&self.slot);
+            change(&mut slot);
+            if slot.lost > 0 || slot.counted || slot.pool.is_none() {
+                return;
+            }
+            slot.counted = true;
+            slot.pool.as_ref().map(|pool| pool.clone_ref(py))
+        };
+        if let Some(pool) = pool {
+            pool.get().pool.unblock();
+        }
+    }
+
+    /// Whether what it runs was killed.
+    pub fn was_killed(&self) -> bool {
+        lock(&self.slot).lost > 0
+    }
+
+    pub fn told(&self) {
+        self.owed.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// The present thread's place in the pool with that address; `None`: it does not work for it.
+pub fn with_worker<R>(pool: usize, act: impl FnOnce(Option<&mut Worker>) -> R) -> R {
+    WORKER.with_borrow_mut(|worker| {
+        act(worker.as_mut().filter(|worker| worker.0 == pool).map(|worker| &mut worker.1))
+    })
+}
+
+pub fn set_worker(worker: Option<(usize, Worker)>) {
+    WORKER.set(worker);
+}
+
+/// Whether a body may run in the present thread, within the one that it runs.
+pub fn may_run_here() -> bool {
+    DEPTH.get() < DEEPEST
+}
+
+/// A body runs in the present thread.
+pub struct Deeper;
+
+impl Deeper {
+    pub fn enter() -> Deeper {
+        DEPTH.set(DEPTH.get() + 1);
+        Deeper
+    }
+}
+
+impl Drop for Deeper {
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get() - 1);
+    }
+}

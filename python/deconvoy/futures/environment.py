@@ -1,0 +1,224 @@
+"""Where futures run: the present environment, and what is asked of every kind of them."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import contextvars
+import os
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, ParamSpec, TypeVar
+
+from deconvoy import _native
+from deconvoy.futures.errors import NoFutures
+from deconvoy.futures.future import future
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Hook = Callable[[future[Any]], object]
+
+# Where there is no other: the default.
+_present: contextvars.ContextVar[Environment] = contextvars.ContextVar("environment")
+
+
+class Environment(concurrent.futures.Executor):
+    """What runs futures, of one kind: `thread`, `fork`, `dask`. An executor.
+
+    `counts`: how many futures have a place to run, and how many wait for one. `max_threads`: how
+    many run at a time. `before_start_hooks`, `after_finish_hooks`: functions that are called with
+    each future, where it runs.
+    """
+
+    # What makes another one with the same settings.
+    kind: str
+
+    @property
+    @abstractmethod
+    def counts(self) -> tuple[int, int]: ...
+
+    @property
+    @abstractmethod
+    def before_start_hooks(self) -> list[Hook]: ...
+
+    @property
+    @abstractmethod
+    def after_finish_hooks(self) -> list[Hook]: ...
+
+    @property
+    @abstractmethod
+    def max_threads(self) -> int: ...
+
+    @max_threads.setter
+    @abstractmethod
+    def max_threads(self, limit: int) -> None: ...
+
+    def submit(
+        self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> concurrent.futures.Future[T]:
+        """A future of this environment.
+
+        Raises RuntimeError when it was shut down.
+        """
+        if self.is_shut_down:
+            raise RuntimeError("cannot make new futures after shutdown")
+        made = future.__new__(future)
+        made._start_in(self, fn, *args, **kwargs)
+        return made
+
+    is_shut_down = False
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """No more futures are submitted; waits for those that there are."""
+        self.is_shut_down = True
+        if cancel_futures:
+            for one in self._unfinished():
+                one.cancel()
+        if wait:
+            self.wait_for_all(None)
+        self._close()
+
+    def wait_for_any(self, timeout: float | None) -> future[Any]:
+        """The next that finishes, in the order of finishing, of those that nobody has asked for.
+
+        Raises NoFutures when there is none left, TimeoutError after `timeout` seconds.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            found = self._take_finished()
+            if found is not None:
+                return found
+            if not self._unfinished():
+                # One may have finished since.
+                if (found := self._take_finished()) is not None:
+                    return found
+                raise NoFutures("no future is left to wait for")
+            self._wait_any(None if deadline is None else deadline - time.monotonic())
+
+    def wait_for_all(self, timeout: float | None) -> list[future[Any]]:
+        """All that nobody has asked for, when all are over, in the order of finishing.
+
+        Raises TimeoutError after `timeout` seconds; nothing is lost then.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while unfinished := self._unfinished():
+            for one in unfinished:
+                wait(one, None if deadline is None else deadline - time.monotonic(), keep=True)
+        found = []
+        while (over := self._take_finished()) is not None:
+            found.append(over)
+        return found
+
+    def kill_all(self) -> int:
+        """Kills all that are not over, forgets all that are; how many were killed."""
+        killed = 0
+        # Those that wait first: they would begin when others are killed.
+        for one in reversed(self._unfinished()):
+            killed += self.kill(one)
+        while self._take_finished() is not None:
+            pass
+        return killed
+
+    @abstractmethod
+    def kill(self, one: future[Any], force: bool = False) -> bool:
+        """Ends it as killed; whether it was not over."""
+
+    @abstractmethod
+    def another(self) -> Environment:
+        """A new one with the same settings, and no futures."""
+
+    # Of those that nobody has asked for, the one that finished first.
+    @abstractmethod
+    def _take_finished(self) -> future[Any] | None: ...
+
+    # Those that run, then those that wait, but for what the calling thread itself runs.
+    @abstractmethod
+    def _unfinished(self) -> list[future[Any]]: ...
+
+    @abstractmethod
+    def _wait_any(self, timeout: float | None) -> None: ...
+
+    @abstractmethod
+    def _close(self) -> None: ...
+
+    # In a child after a fork: forgets the parent's.
+    @abstractmethod
+    def _forked(self) -> None: ...
+
+
+def wait(one: future[Any], timeout: float | None, keep: bool = False) -> None:
+    """Waits until it is over. `keep`: it can still be waited for as one of any.
+
+    Raises TimeoutError.
+    """
+    if keep:
+        _native.wait_for(one, timeout, True)
+    else:
+        _native.wait_for(one, timeout)
+
+
+class Environments:
+    """All that there are: the default, and those that `with_new_environment` has opened."""
+
+    def __init__(self, default: Environment) -> None:
+        self.default = default
+        self.others: list[Environment] = []
+        self._say()
+
+    def _say(self) -> None:
+        _native.set_environments(_present, self.default, len(self.others))
+
+    def present(self) -> Environment:
+        return _present.get(self.default) if self.others else self.default
+
+    @contextlib.contextmanager
+    def opened(self, environment: Environment) -> Iterator[Environment]:
+        self.others.append(environment)
+        self._say()
+        token = _present.set(environment)
+        failed = True
+        try:
+            yield environment
+            failed = False
+        finally:
+            present = _present.get()
+            _present.reset(token)
+            try:
+                present.shutdown(cancel_futures=failed)
+            finally:
+                self.others.remove(environment)
+                self._say()
+
+    def replace_present(self, environment: Environment) -> None:
+        """Has futures made in the present environment's place go to another one from now on."""
+        before = self.present()
+        if before is self.default:
+            self.default = environment
+            self._say()
+        else:
+            _present.set(environment)
+        before._close()
+
+    def forked(self) -> None:
+        """In a child: nothing of the parent's goes on here."""
+        for one in [self.default, *self.others]:
+            one._forked()
+
+
+def checked_limit(max_threads: int | None) -> int:
+    """How many may run at a time: as many as there are cores if nothing is said.
+
+    Raises ValueError for less than 1.
+    """
+    if max_threads is None:
+        return cores()
+    if max_threads < 1:
+        raise ValueError("max_threads must be 1 or more")
+    return max_threads
+
+
+def cores() -> int:
+    """How many the process may use."""
+    return len(os.sched_getaffinity(0))
