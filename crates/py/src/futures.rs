@@ -10,7 +10,7 @@ mod run;
 mod runner;
 mod wait;
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use deconvoy_pool::{Parker, Ticket};
@@ -26,6 +26,10 @@ pub use wait::{touch, wait_for};
 
 use environment::Place;
 use runner::Runner;
+
+const UNWATCHED: u8 = 0;
+const WATCHED: u8 = 1;
+const SETTLED: u8 = 2;
 
 const PENDING: u8 = 0;
 const RUNNING: u8 = 1;
@@ -80,8 +84,9 @@ struct Inner {
 #[derive(Debug)]
 pub struct Future {
     state: AtomicU8,
-    /// Somebody waits for it by the means of `concurrent.futures`.
-    watched: AtomicBool,
+    /// Whether somebody waits for it by the means of `concurrent.futures`: `UNWATCHED`, `WATCHED`, or
+    /// `SETTLED`, when it is too late to watch.
+    watched: AtomicU8,
     inner: Mutex<Inner>,
 }
 
@@ -173,7 +178,7 @@ impl Future {
     fn new(_call: &Bound<'_, PyTuple>, _keywords: Option<&Bound<'_, PyDict>>) -> Future {
         Future {
             state: AtomicU8::new(PENDING),
-            watched: AtomicBool::new(false),
+            watched: AtomicU8::new(UNWATCHED),
             inner: Mutex::default(),
         }
     }
@@ -219,6 +224,11 @@ impl Future {
     fn done(&self, py: Python<'_>) -> PyResult<bool> {
         self.look(py)?;
         Ok(self.is_over())
+    }
+
+    /// The same, without looking whether it has ended since somebody looked.
+    fn _done_already(&self) -> bool {
+        self.is_over()
     }
 
     /// Whether something runs it at this moment.
@@ -289,9 +299,12 @@ impl Future {
         lock(&self.inner).order
     }
 
-    /// Somebody waits for it by the means of `concurrent.futures`: `_tell` is called when it is over.
-    fn _watch(&self) {
-        self.watched.store(true, Ordering::SeqCst);
+    /// Somebody waits for it by the means of `concurrent.futures`: whether `_tell` will be called; if not,
+    /// it is over.
+    fn _watch(&self) -> bool {
+        let order = Ordering::SeqCst;
+        let before = self.watched.compare_exchange(UNWATCHED, WATCHED, order, order);
+        before != Err(SETTLED)
     }
 
     /// The function with its arguments, the keywords, the context; None: it has begun.

@@ -26,6 +26,7 @@ import threading
 import time
 import warnings
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from deconvoy.futures import child as children
@@ -39,10 +40,17 @@ MOST_WAITING = 256
 # So often it is looked for places that were lost, while there may be any, in seconds.
 AUDIT_S = 0.02
 
+# After a child was killed that waited for a place: so many times, a millisecond apart.
+MOST_LOOKS, FEW_LOOKS = 20, 3
+
 # A child that was killed and does not end gets SIGKILL after so many seconds, when somebody looks.
 PATIENCE_S = 1.0
 
 _alive: weakref.WeakSet[ForkEnvironment] = weakref.WeakSet()
+
+
+# What is done with nothing locked: it calls others.
+Settle = Callable[[], None]
 
 
 class Child:
@@ -91,6 +99,8 @@ class ForkEnvironment(Environment):
         # at.
         self._lost_place: int | None = None
         self._looker: threading.Thread | None = None
+        # Threads that look.
+        self._looking = 0
 
     def another(self) -> ForkEnvironment:
         made = ForkEnvironment(self._limit)
@@ -126,8 +136,8 @@ class ForkEnvironment(Environment):
 
     @property
     def counts(self) -> tuple[int, int]:
+        self._look(0)
         with self._lock:
-            self._look(0)
             alive = len(self._children)
             return min(alive, self._limit), max(alive - self._limit, 0)
 
@@ -160,30 +170,52 @@ class ForkEnvironment(Environment):
                 self._excess -= len(os.read(self._tokens[0], 1))
                 ready = select.select([self._tokens[0]], [], [], 0)[0]
 
-    def _audit(self) -> None:
-        """Makes good for a place whose child was killed before it could say that it had it: one
-        that is missing twice in a row."""
-        if self._tokens is None or self._lost_place is None:
-            return
+    def _missing(self) -> int:
+        """How many places neither a child has that has said so, nor anybody can take."""
+        if self._tokens is None:
+            return 0
         free = array.array("i", [0])
         fcntl.ioctl(self._tokens[0], termios.FIONREAD, free)
         taken = sum(one.has_started for one in self._children.values())
-        missing = self._limit + self._excess - free[0] - taken
-        if missing <= 0:
-            self._lost_place = None
-        elif missing == self._lost_place:
-            self._lost_place = None
-            self._give(missing)
-        else:
+        return self._limit + self._excess - free[0] - taken
+
+    def _audit(self) -> None:
+        """Makes good for a place whose child ended before it could say that it had it: one that is
+        missing twice in a row."""
+        missing = self._missing()
+        if missing > 0 and missing != self._lost_place:
             self._lost_place = missing
+            return
+        if missing > 0:
+            self._give(missing)
+        self._lost_place = None
+
+    def _find_places(self) -> None:
+        """The same at once, after a child was killed that waited for a place."""
+        nothing = 0
+        for _ in range(MOST_LOOKS):
+            self._look(0)
+            with self._lock:
+                if self._lost_place is None:
+                    return
+                # One that has just given its place back, and whose answer is still to be taken in,
+                # is counted twice; one that is on its way to a child is not counted.
+                nothing = nothing + 1 if self._missing() <= 0 else 0
+                if nothing == FEW_LOOKS:
+                    self._lost_place = None
+                    return
+            time.sleep(0.001)
+        with self._lock:
+            self._lost_place = self._missing()
+            self._audit()
 
     # Starting.
 
     def _start(self, one: future[Any]) -> None:
-        if len(self._children) >= MOST_WAITING + self._limit:
+        self._look(0)
+        while len(self._children) >= MOST_WAITING + self._limit:
             self._look(None)
         with self._lock:
-            self._look(0)
             tokens = self._make_tokens()
             taken = one._take_body()
             if taken is None:
@@ -216,50 +248,60 @@ class ForkEnvironment(Environment):
     # Looking.
 
     def _look(self, timeout: float | None, only: Child | None = None) -> None:
-        """Takes in what there is to take in; waits for it, at most `timeout` seconds (None: as long
-        as it takes)."""
+        """Takes in what there is to take in; waits for it, at most `timeout` seconds (None: as
+        long as it takes). Nothing is locked while futures are settled, which calls others."""
+        self._looking += 1
+        try:
+            settled = self._take_in_ready(timeout, only)
+        finally:
+            self._looking -= 1
+        for settle in settled:
+            settle()
+
+    def _take_in_ready(self, timeout: float | None, only: Child | None) -> list[Settle]:
         with self._lock:
-            if only is not None and only.has_started and not only.future.done():
+            if only is not None and only.has_started and not only.future._done_already():
                 wanted = [only.answers.fileno()]
             else:
                 wanted = list(self._children)
-        if wanted:
-            poll = select.poll()
-            for descriptor in wanted:
-                poll.register(descriptor, select.POLLIN)
-            if self._lost_place is not None:
-                timeout = AUDIT_S if timeout is None else min(timeout, AUDIT_S)
-            ready = poll.poll(None if timeout is None else max(timeout, 0) * 1000)
-            with self._lock:
-                if not ready and timeout == AUDIT_S:
-                    self._audit()
-                for descriptor, _ in ready:
-                    # Another thread may have been quicker.
-                    if (one := self._children.get(descriptor)) is not None:
-                        self._receive(one)
-        if self._dying or self._excess:
-            with self._lock:
-                self._bury()
-                self._take_excess()
+        if not wanted:
+            self._bury()
+            return []
+        if self._lost_place is not None or self._looking > 1:
+            # Another thread may take in what this one waits for, and there may be a place to find.
+            timeout = AUDIT_S if timeout is None else min(timeout, AUDIT_S)
+        poll = select.poll()
+        for descriptor in wanted:
+            poll.register(descriptor, select.POLLIN)
+        ready = poll.poll(None if timeout is None else max(timeout, 0) * 1000)
+        settled: list[Settle] = []
+        with self._lock:
+            if not ready and timeout == AUDIT_S and self._lost_place is not None:
+                self._audit()
+            for descriptor, _ in ready:
+                # Another thread may have been quicker.
+                if (one := self._children.get(descriptor)) is not None:
+                    settled += self._receive(one)
+        self._bury()
+        return settled
 
-    def _receive(self, one: Child) -> None:
+    def _receive(self, one: Child) -> list[Settle]:
         while True:
             try:
                 data, files, _, _ = socket.recv_fds(one.answers, 1 << 16, 4)
             except BlockingIOError:
-                return
+                return []
             except ConnectionResetError:
                 data, files = b"", []
             one.files += files
             one.received += data
-            if self._take_in(one):
-                return
+            if (settle := self._take_in(one)) is not None:
+                return [settle]
             if not data:
-                self._ended(one)
-                return
+                return [self._ended(one)]
 
-    def _take_in(self, one: Child) -> bool:
-        """Whether a whole answer was there."""
+    def _take_in(self, one: Child) -> Settle | None:
+        """What settles its future, if a whole answer was there."""
         head = children.HEAD
         while len(one.received) >= head.size:
             kind, length, count = head.unpack_from(one.received)
@@ -269,30 +311,32 @@ class ForkEnvironment(Environment):
                 continue
             begin = head.size + count * children.LENGTH.size
             if len(one.received) < begin:
-                return False
+                return None
             lengths = [
                 children.LENGTH.unpack_from(one.received, head.size + place * 8)[0]
                 for place in range(count)
             ]
             total = length + sum(lengths)
             if total >= children.LARGE:
-                self._answered(one, kind, *from_file(one.files.pop(), length, lengths))
-                return True
+                return self._answered(one, kind, *from_file(one.files.pop(), length, lengths))
             if len(one.received) < begin + total:
-                return False
+                return None
             view = memoryview(bytes(one.received))[begin:]
             buffers, end = [], length
             for size in lengths:
                 buffers.append(bytearray(view[end : end + size]))
                 end += size
-            self._answered(one, kind, view[:length], buffers)
-            return True
-        return False
+            return self._answered(one, kind, view[:length], buffers)
+        return None
 
-    def _answered(self, one: Child, kind: bytes, data: Any, buffers: list[Any]) -> None:
+    def _answered(self, one: Child, kind: bytes, data: Any, buffers: list[Any]) -> Settle:
         # It gives its place back itself, and ends.
         self._leaves(one)
         os.waitpid(one.pid, 0)
+        self._finished.append(one.future)
+        return functools.partial(self._settle, one, kind, data, buffers)
+
+    def _settle(self, one: Child, kind: bytes, data: Any, buffers: list[Any]) -> None:
         try:
             content, told = pickle.loads(data, buffers=buffers)
         except Exception as error:
@@ -302,7 +346,6 @@ class ForkEnvironment(Environment):
             with contextlib.suppress(Warning):
                 warnings.warn_explicit(text, category, file, line)
         if kind == children.VALUE:
-            self._finished.append(one.future)
             if not one.future._settle(content):
                 self._forget(one.future)
             return
@@ -312,11 +355,10 @@ class ForkEnvironment(Environment):
         self._settle_error(one, failure.error)
 
     def _settle_error(self, one: Child, error: BaseException) -> None:
-        self._finished.append(one.future)
         if not one.future._fail(error):
             self._forget(one.future)
 
-    def _ended(self, one: Child) -> None:
+    def _ended(self, one: Child) -> Settle:
         """It has closed its end without an answer."""
         self._leaves(one)
         _, status = os.waitpid(one.pid, 0)
@@ -328,7 +370,8 @@ class ForkEnvironment(Environment):
         why = f"its process {how} before it had an answer"
         if last := self._outputs.get(one.future, "").strip():
             why += f"; it said last: {last.splitlines()[-1]}"
-        self._settle_error(one, FutureLost(why))
+        self._finished.append(one.future)
+        return functools.partial(self._settle_error, one, FutureLost(why))
 
     def _replace(self, one: Child) -> None:
         """Gives back the place of a child that does not do it itself."""
@@ -355,48 +398,67 @@ class ForkEnvironment(Environment):
 
     def _bury(self) -> None:
         """Reaps those that were killed."""
-        for one in list(self._dying):
-            pid, status = os.waitpid(one.pid, os.WNOHANG)
-            if pid == 0:
-                if one.killed_at and time.monotonic() > one.killed_at + PATIENCE_S:
-                    os.kill(one.pid, signal.SIGKILL)
-                continue
-            self._dying.remove(one)
-            if os.waitstatus_to_exitcode(status) == 0:
-                # It had an answer after all, and has given back a place that was given back before.
-                self._excess += 1
-            self._replace(one)
+        if not (self._dying or self._excess):
+            return
+        with self._lock:
+            for one in list(self._dying):
+                pid, status = os.waitpid(one.pid, os.WNOHANG)
+                if pid == 0:
+                    if one.killed_at and time.monotonic() > one.killed_at + PATIENCE_S:
+                        os.kill(one.pid, signal.SIGKILL)
+                    continue
+                self._dying.remove(one)
+                if os.waitstatus_to_exitcode(status) == 0:
+                    # It had an answer after all, and has given back a place that was given back
+                    # before.
+                    self._excess += 1
+                self._replace(one)
+            self._take_excess()
 
     # What an environment is asked.
 
     def kill(self, one: future[Any], force: bool = False) -> bool:
         """Ends it as killed; whether it was not over. Its process gets SIGTERM, or SIGKILL with
         `force` or if it is still there a second later."""
+        self._look(0)
         with self._lock:
             mine = self._of.get(one)
-            if mine is None:
-                return bool(one._kill()[0])
-            self._receive(mine)
-            if one.done():
-                return False
-            os.kill(mine.pid, signal.SIGKILL if force else signal.SIGTERM)
-            mine.killed_at = time.monotonic()
-            self._leaves(mine)
-            self._dying.append(mine)
-            if mine.has_started:
-                mine.is_replaced = True
-                self._give(1)
-            else:
-                self._lost_place = 0
-            return bool(one._kill()[0])
+            if mine is not None:
+                self._end(mine, signal.SIGKILL if force else signal.SIGTERM)
+        was_alive = bool(one._kill()[0])
+        if self._lost_place is not None:
+            self._find_places()
+        return was_alive
+
+    def _end(self, one: Child, how: signal.Signals) -> None:
+        if one.has_started:
+            os.kill(one.pid, how)
+            one.killed_at = time.monotonic()
+            self._leaves(one)
+            self._dying.append(one)
+            one.is_replaced = True
+            self._give(1)
+            return
+        # It waits for a place, or has one since a moment ago: what it has said of that is read
+        # when it says no more.
+        os.kill(one.pid, signal.SIGKILL)
+        os.waitpid(one.pid, 0)
+        with contextlib.suppress(OSError):
+            one.has_started = one.answers.recv(1) == children.STARTED
+        self._leaves(one)
+        self._replace(one)
 
     def _wait(self, one: future[Any], timeout: float | None) -> None:
         deadline = None if timeout is None else time.monotonic() + timeout
-        while not one.done():
+        while not one._done_already():
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left < 0:
                 raise TimeoutError
             mine = self._of.get(one)
+            if mine is None and not one._done_already():
+                # Another thread has its answer, and is about to settle it.
+                time.sleep(0)
+                continue
             self._look(left, mine)
 
     def _wait_any(self, timeout: float | None) -> None:
@@ -413,8 +475,8 @@ class ForkEnvironment(Environment):
             self._finished.remove(one)
 
     def _unfinished(self) -> list[future[Any]]:
+        self._look(0)
         with self._lock:
-            self._look(0)
             alive = sorted(self._children.values(), key=lambda one: not one.has_started)
             return [one.future for one in alive]
 

@@ -52,7 +52,8 @@ class future(_native.Future, concurrent.futures.Future, Generic[T_co]):  # type:
         condition = self.__dict__.get("_made_condition")
         if condition is None:
             condition = self.__dict__.setdefault("_made_condition", threading.Condition())
-            self._watch()
+            if not self._watch():
+                self.__dict__["_is_told"] = True
             if (watched := getattr(self.environment, "_watched", None)) is not None:
                 watched(self)
         made: threading.Condition = condition
@@ -65,11 +66,15 @@ class future(_native.Future, concurrent.futures.Future, Generic[T_co]):  # type:
 
     @property
     def _state(self) -> str:  # type: ignore[override]
+        # To them it is over when those who wait for it are told, not before.
+        if "_made_condition" in self.__dict__ and "_is_told" not in self.__dict__:
+            return "RUNNING"
         return STATES.get(self.status, "FINISHED")
 
     def _tell(self) -> None:
         """It is over: whoever waits for it by those means is told."""
         with self._condition:
+            self.__dict__["_is_told"] = True
             for waiter in self._waiters:
                 if self.cancelled():
                     waiter.add_cancelled(self)

@@ -10,7 +10,8 @@ use pyo3::prelude::*;
 use super::environment::{Place, ThreadPool, killed_class};
 use super::runner::{Deeper, Runner};
 use super::{
-    Body, CANCELLED, DONE, FAILED, FINISH, Future, KILLED, Outcome, PENDING, RUNNING, lock,
+    Body, CANCELLED, DONE, FAILED, FINISH, Future, KILLED, Outcome, PENDING, RUNNING, SETTLED,
+    WATCHED, lock,
 };
 
 /// A future that the present thread has taken to run.
@@ -175,7 +176,7 @@ fn settle(
         (std::mem::take(&mut inner.waiters), std::mem::take(&mut inner.callbacks))
     };
     before_told(future);
-    let is_watched = me.watched.load(Ordering::SeqCst);
+    let is_watched = me.watched.swap(SETTLED, Ordering::SeqCst) == WATCHED;
     if !is_watched && callbacks.is_empty() {
         return Some(waiters);
     }
