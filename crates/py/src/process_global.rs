@@ -16,9 +16,27 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 /// Those that there are.
 static ALIVE: Mutex<Option<HashSet<u64>>> = Mutex::new(None);
 
+/// A thread's copies, by number.
+#[derive(Default)]
+struct Copies(HashMap<u64, Cached<Py<PyAny>>>);
+
+impl Drop for Copies {
+    /// Not without the GIL: what is let go of so is put down behind a lock of PyO3's, which a forked
+    /// child may find taken for ever.
+    fn drop(&mut self) {
+        let copies = std::mem::take(&mut self.0);
+        if copies.is_empty() {
+            return;
+        }
+        let mut left = Some(copies);
+        Python::try_attach(|_| drop(left.take()));
+        // The interpreter is ending: there is nobody to give them back to.
+        std::mem::forget(left);
+    }
+}
+
 thread_local! {
-    /// This thread's copies.
-    static MINE: RefCell<HashMap<u64, Cached<Py<PyAny>>>> = RefCell::default();
+    static MINE: RefCell<Copies> = RefCell::default();
 }
 
 /// One value for the process, read far more often than written: `get` takes no lock while nobody
@@ -80,7 +98,7 @@ impl ProcessGlobal {
     /// The value, as this thread has it: the last that was set before, or a later one.
     fn get(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let known = MINE.with_borrow(|mine| {
-            let cached = mine.get(&self.number)?;
+            let cached = mine.0.get(&self.number)?;
             self.value.fresh(cached).map(|value| value.clone_ref(py))
         });
         if let Some(known) = known {
@@ -90,12 +108,12 @@ impl ProcessGlobal {
         let value = self.copied(py, &stored)?;
         let cached = Cached::at(epoch, value.clone_ref(py));
         let old = MINE.with_borrow_mut(|mine| {
-            let old = mine.insert(self.number, cached);
+            let old = mine.0.insert(self.number, cached);
             // Copies of what is no more are let go of here.
             let gone: Vec<_> = alive(|them| {
-                mine.keys().copied().filter(|number| !them.contains(number)).collect()
+                mine.0.keys().copied().filter(|number| !them.contains(number)).collect()
             });
-            (old, gone.iter().filter_map(|number| mine.remove(number)).collect::<Vec<_>>())
+            (old, gone.iter().filter_map(|number| mine.0.remove(number)).collect::<Vec<_>>())
         });
         drop(old);
         Ok(value)

@@ -1,12 +1,11 @@
 //! The thread environment's queue, workers, and what has finished; and which environment is the present
 //! one.
 
-use std::cell::RefCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use deconvoy_pool::{Cached, Need, Parker, Pool, ProcessGlobal, Queue, Rest, Ticket};
+use deconvoy_pool::{Need, Parker, Pool, Queue, Rest, Ticket};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -67,40 +66,27 @@ struct Environments {
     others: usize,
 }
 
-static ENVIRONMENTS: ProcessGlobal<Option<Environments>> = ProcessGlobal::new(None);
-
-thread_local! {
-    static KNOWN: RefCell<Cached<Option<Environments>>> = const { RefCell::new(Cached::new()) };
-}
+/// Not a copy for each thread: what a thread has of Python's it would let go of at its end, without the
+/// GIL, by way of a lock of PyO3's that a forked child may then find taken for ever.
+static ENVIRONMENTS: Mutex<Option<Environments>> = Mutex::new(None);
 
 /// Says which environment is the default, in which context variable another one may be, and how many
 /// others there are.
 #[pyfunction]
 pub fn set_environments(variable: Py<PyAny>, default: &Bound<'_, PyAny>, others: usize) {
     let default = Place::of(default);
-    let before = ENVIRONMENTS.set(Some(Environments { variable, default, others }));
+    let before = lock(&ENVIRONMENTS).replace(Environments { variable, default, others });
     drop(before);
 }
 
 /// The present environment.
 pub fn current(py: Python<'_>) -> PyResult<Place> {
-    let copy = |known: &Option<Environments>| {
-        Ok::<_, PyErr>(known.as_ref().map(|known| Environments {
-            variable: known.variable.clone_ref(py),
-            default: known.default.clone_ref(py),
-            others: known.others,
-        }))
+    let (variable, default) = match lock(&ENVIRONMENTS).as_ref() {
+        None => return Err(PyRuntimeError::new_err("no environment: import deconvoy.futures")),
+        Some(known) if known.others == 0 => return Ok(known.default.clone_ref(py)),
+        Some(known) => (known.variable.clone_ref(py), known.default.object(py)),
     };
-    let (variable, default) =
-        KNOWN.with_borrow_mut(|known| match ENVIRONMENTS.read(known, copy)? {
-            None => Err(PyRuntimeError::new_err("no environment: import deconvoy.futures")),
-            Some(known) => {
-                let variable = (known.others > 0).then(|| known.variable.clone_ref(py));
-                Ok((variable, known.default.clone_ref(py)))
-            }
-        })?;
-    let Some(variable) = variable else { return Ok(default) };
-    let found = variable.call_method1(py, intern!(py, "get"), (default.object(py),))?;
+    let found = variable.call_method1(py, intern!(py, "get"), (default,))?;
     Ok(Place::of(found.bind(py)))
 }
 
@@ -254,6 +240,7 @@ impl ThreadPool {
             after.clear();
             if rest == Rest::Over {
                 set_worker(None);
+                runner.leaves();
                 return Ok(());
             }
         }

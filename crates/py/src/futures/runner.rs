@@ -68,6 +68,12 @@ impl Runner {
         slot.pool = Some(pool);
     }
 
+    /// It works for no pool any more. (What it has of Python's is let go of here, with the GIL.)
+    pub fn leaves(&self) {
+        let pool = lock(&self.slot).pool.take();
+        drop(pool);
+    }
+
     /// It waits for other work: there is room for another one.
     pub fn blocks(&self, py: Python<'_>) -> PyResult<()> {
         self.leaves_slot(py, |_| ())
