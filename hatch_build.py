@@ -18,7 +18,7 @@ PACKAGE = Path("python/deconvoy")
 
 # Arguments of `cargo build`, the crate's library target, and what it is called in the package.
 ARTIFACTS = [
-    (["--release", "-p", "deconvoy-py"], "_native", "_native.abi3.so"),
+    (["--profile", "extension", "-p", "deconvoy-py"], "_native", "_native.abi3.so"),
     (
         ["--profile", "preload", "-p", "deconvoy-shim"],
         "deconvoy_preload",

@@ -20,6 +20,8 @@ def load(name: str) -> str:
 
     Raises UserError when there is none, or it makes no sense.
     """
+    if not name:
+        raise UserError(f"a workload has a name, or is a file; there are {', '.join(names())}")
     if name in names():
         return resources.files("deconvoy").joinpath("data", "mixes", f"{name}.toml").read_text()
     path = Path(name)

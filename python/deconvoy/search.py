@@ -311,7 +311,7 @@ BESIDE_WITHIN = 0.1
 
 def winner(found: Sequence[Candidate], default: Candidate) -> Candidate:
     """The one of ours that does most for both sides, among those that are nowhere much worse than
-    the default: the product of what I/O-bound threads wait and of what is lost to those that
+    the default, and beaten by none: the product of what I/O-bound threads wait and of what is lost to those that
     compute is least."""
     least = default.figures
 
@@ -327,5 +327,6 @@ def winner(found: Sequence[Candidate], default: Candidate) -> Candidate:
     def product(one: Candidate) -> float:
         return max(one.figures.wait_p99_ns, 1.0) * max(1 - one.figures.kept, 0.001)
 
-    ours = [one for one in found if one.policy.startswith("adaptive") and is_no_worse(one.figures)]
+    best = front(found)
+    ours = [one for one in best if one.policy.startswith("adaptive") and is_no_worse(one.figures)]
     return min([default, *ours], key=product)

@@ -181,6 +181,12 @@ impl Mix {
         }
         for group in &self.threads {
             let name = &group.name;
+            if self.threads.iter().filter(|other| other.name == *name).count() > 1 {
+                return wrong(format!("{name}: two groups have this name"));
+            }
+            if group.count == 0 {
+                return wrong(format!("{name}: count must be 1 or more"));
+            }
             if group.steps.is_empty() {
                 return wrong(format!("{name}: its loop is empty"));
             }

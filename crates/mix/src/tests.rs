@@ -83,6 +83,14 @@ fn a_mistake_is_named() {
         ),
         (&format!("{LOOP}loop = []"), "a: its loop is empty"),
         (
+            &format!("{LOOP}loop = [{{ sleep = \"1us\" }}]\n{LOOP}loop = [{{ sleep = \"1us\" }}]"),
+            "a: two groups have this name",
+        ),
+        (
+            "[[threads]]\nname = \"b\"\ncount = 0\nloop = []\n[[threads]]\nname = \"a\"\nloop = []",
+            "b: count must be 1 or more",
+        ),
+        (
             &format!("{LOOP}loop = [{{ compute = \"0us\" }}]"),
             "a: its loop takes no time and has no end",
         ),

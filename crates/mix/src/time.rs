@@ -1,6 +1,6 @@
 //! Lengths of time as text.
 
-use serde::de::{Error, Unexpected};
+use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
 /// A length of time in nanoseconds, written as `5us`, `1.5ms`, `2s`.
@@ -29,7 +29,7 @@ impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
         let text = String::deserialize(deserializer)?;
         Time::parse(&text).ok_or_else(|| {
-            D::Error::invalid_value(Unexpected::Str(&text), &"a time, as 5us, 1.5ms or 2s")
+            D::Error::custom(format!("{text:?} is not a time; write one as 5us, 1.5ms or 2s"))
         })
     }
 }

@@ -28,6 +28,8 @@ pub struct Priority<'a> {
     waiting: Queue,
     interval: Nanos,
     holder: Option<WaiterId>,
+    /// Whose turn it is among equals, and since when.
+    turn: Option<(WaiterId, Nanos)>,
 }
 
 impl<'a> Priority<'a> {
@@ -37,6 +39,7 @@ impl<'a> Priority<'a> {
             waiting: Queue::new(QueueId::READY),
             interval: DEFAULT_INTERVAL,
             holder: None,
+            turn: None,
         }
     }
 
@@ -51,14 +54,33 @@ impl<'a> Priority<'a> {
         }
     }
 
+    /// When the holder's turn is over, as an equal has it. One that was made to give way by somebody of
+    /// more priority, and is back, goes on with its turn.
+    fn turn_ends(&self, now: Nanos) -> Nanos {
+        match (self.turn, self.holder) {
+            (Some((who, since)), Some(holder)) if who == holder => {
+                since.after(self.interval).max(now)
+            }
+            _ => now.after(self.interval),
+        }
+    }
+
+    /// A turn begins, unless this is one that interrupts it, or goes on.
+    fn begins_turn(&mut self, now: Nanos, who: WaiterId) {
+        match self.turn {
+            Some((of, _)) if of == who || self.priority(who) > self.priority(of) => {}
+            _ => self.turn = Some((who, now)),
+        }
+    }
+
     /// Sets a timer for the first of the queue, if it may ask the holder.
     fn time_head(&mut self, now: Nanos, actions: &mut Actions) {
         let (Some(holder), Some(head)) = (self.holder, self.waiting.head()) else { return };
         let (holder, mine) = (self.priority(holder), self.priority(head));
         if mine >= holder {
             self.slots.at_mut(head).mark = 0;
-            let wait = if mine > holder { Nanos::ZERO } else { self.interval };
-            actions.push(Action::Timer { who: head, at: now.after(wait) });
+            let at = if mine > holder { now } else { self.turn_ends(now) };
+            actions.push(Action::Timer { who: head, at });
         }
     }
 
@@ -86,6 +108,7 @@ impl Policy for Priority<'_> {
     fn step(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
         match event {
             Event::Start { who, priority } => {
+                self.turn = self.turn.filter(|(of, _)| *of != who);
                 self.waiting.remove(&mut self.slots, who);
                 self.slots.start(who, priority);
             }
@@ -116,6 +139,7 @@ impl Policy for Priority<'_> {
                 self.waiting.remove(&mut self.slots, who);
                 self.slots.at_mut(who).mark = 0;
                 self.holder = Some(who);
+                self.begins_turn(now, who);
                 self.time_head(now, actions);
             }
             Event::Release { who: releaser, asked } => {
@@ -181,6 +205,29 @@ mod tests {
             let actions = said(policy, Event::Expire { who: WaiterId(2) });
             assert!(times(&actions, WaiterId(2)), "{actions:?}");
         });
+    }
+
+    #[test]
+    fn a_turn_that_is_interrupted_is_not_begun_anew() {
+        let mut slots = std::vec![Slot::default(); 3];
+        let mut policy = Priority::new(&mut slots);
+        let at = |policy: &mut Priority<'_>, ns, event| {
+            let mut actions = Actions::new();
+            policy.step(Nanos(ns), event, &mut actions);
+            actions.as_slice().to_vec()
+        };
+        let [one, other, server] = [0, 1, 2].map(WaiterId);
+        for (who, priority) in [(one, 0), (other, 0), (server, 1)] {
+            at(&mut policy, 0, Event::Start { who, priority });
+        }
+        at(&mut policy, 100, Event::Acquire { who: one });
+        at(&mut policy, 200, Event::Arrive { who: other });
+        at(&mut policy, 300, Event::Release { who: one, asked: true });
+        at(&mut policy, 300, Event::Acquire { who: server });
+        at(&mut policy, 400, Event::Release { who: server, asked: false });
+        let actions = at(&mut policy, 500, Event::Acquire { who: one });
+        let ends = Nanos(100).after(policy.interval);
+        assert_eq!(actions, [Action::Timer { who: other, at: ends }]);
     }
 
     #[test]

@@ -63,9 +63,11 @@ impl Recording {
         };
         let recorder = create::create(path, RING_BYTES, about)?;
         recorder.write(BEGUN, Kind::LockStart, 0, 0, 0);
+        // No thread of the system's has such a number.
+        let mut ids = u32::from(u16::MAX)..;
         for group in &mix.threads {
             for number in 0..group.count {
-                let thread = recorder.start_thread(BEGUN, u32::from(u16::MAX) + number);
+                let thread = recorder.start_thread(BEGUN, ids.next().unwrap_or(u32::MAX));
                 let name = group.thread_name(number);
                 recorder.set_name(thread, name.as_bytes());
             }

@@ -14,13 +14,14 @@ from deconvoy import mixes, threeways
 from deconvoy import search as searching
 from deconvoy._native import MAX_CORES
 from deconvoy._native import policies as catalogue
+from deconvoy.bench.mixed import MIX
 from deconvoy.bench.results import Result
 from deconvoy.bench.series import new_name, show_doubts
 from deconvoy.bench.simulated import costs_named
 from deconvoy.bench.summary import cells
 from deconvoy.errors import UserError
 from deconvoy.files import check_new
-from deconvoy.output import bar, console, plain, short_policy, table, time_text
+from deconvoy.output import bar, console, counted, plain, short_policy, table, time_text
 from deconvoy.preload import STOCK, check_policy
 from deconvoy.verbs import Counts
 
@@ -142,6 +143,8 @@ def search(
 
     The winner is then run in the lab and under CPython, beside the default.
     """
+    # As `bench` has them, too.
+    names = tuple(name.removeprefix(MIX) for name in names)
     if place is not None:
         check_new(place, force)
     for policy in only:
@@ -211,7 +214,8 @@ def run_search(
     except OSError as error:
         raise UserError(f"cannot write {place}: {error.strerror}") from None
     if not stderr.is_terminal:
-        stderr.print(f"deconvoy: {total} candidates, {len(one.on)} simulations each")
+        each = counted(len(one.on), "simulation")
+        stderr.print(f"deconvoy: {counted(total, 'candidate')}, {each} each")
     try:
         with progress:
             task = progress.add_task("searching", total=total)
