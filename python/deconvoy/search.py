@@ -311,8 +311,8 @@ BESIDE_WITHIN = 0.1
 
 def winner(found: Sequence[Candidate], default: Candidate) -> Candidate:
     """The one of ours that does most for both sides, among those that are nowhere much worse than
-    the default, and beaten by none: the product of what I/O-bound threads wait and of what is lost to those that
-    compute is least."""
+    the default, and beaten by none: the product of what I/O-bound threads wait and of what is lost
+    to those that compute is least."""
     least = default.figures
 
     def is_no_worse(one: Figures) -> bool:
