@@ -95,11 +95,12 @@ impl<'a> Priority<'a> {
         };
         let holder = self.priority(holder);
         let mine = self.priority(who);
-        if mine > holder || (mine == holder && due) {
+        let ends = self.turn_ends(now);
+        if mine > holder || (mine == holder && (due || ends <= now)) {
             actions.push(Action::Ask { who });
             actions.push(Action::Linger { who, until: now.after(ANSWER) });
         } else if mine == holder {
-            actions.push(Action::Timer { who, at: now.after(self.interval) });
+            actions.push(Action::Timer { who, at: ends });
         }
     }
 }
