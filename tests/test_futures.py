@@ -165,8 +165,8 @@ def test_any_comes_in_the_order_of_finishing(environment: Environment) -> None:
     with pytest.raises(TimeoutError):
         wait_for_any_future(timeout=0.001)
     other.open()
-    assert wait_for_any_future([first, second], timeout=HANGS_AFTER_S) is second
     assert wait_for_any_future(timeout=HANGS_AFTER_S) is second
+    assert wait_for_any_future([first, second]) is second
     one.open()
     assert wait_for_any_future(timeout=HANGS_AFTER_S) is first
     with pytest.raises(NoFutures, match="no future is left"):
@@ -264,10 +264,10 @@ def test_cancelling(environment: Environment, gate: Gate) -> None:
     waits = future(add, 1)
     for _ in range(2):
         gate.has_begun()
-    if environment.kind == "thread":
-        assert waits.cancel() and waits.cancel() and waits.cancelled()
-        with pytest.raises(standard.CancelledError):
-            touch(waits)
+    assert waits.status == "pending"
+    assert waits.cancel() and waits.cancel() and waits.cancelled()
+    with pytest.raises(standard.CancelledError):
+        touch(waits)
     assert not running[0].cancel()
     gate.open(2)
     wait_for_all_futures(running)
@@ -526,6 +526,69 @@ def test_what_runs_is_named() -> None:
         assert name.startswith("future-")
 
 
+def test_one_of_several_is_waited_for_in_a_worker() -> None:
+    with with_new_environment("thread", max_threads=1):
+        made = future(lambda: wait_for_any_future([future(add, 1)]))
+        assert touch(wait_for_future(made).result()) == 2
+        assert wait_for_all_futures() == []
+
+
+def test_two_that_wait_for_any_do_not_wait_for_each_other() -> None:
+    with with_new_environment("thread", max_threads=2):
+        several = [future(wait_for_any_future) for _ in range(2)]
+        with pytest.raises(NoFutures):
+            wait_for_future(several[0]).result()
+
+
+def test_a_callback_may_touch_another(environment: Environment) -> None:
+    first, second = future(add, 1), future(add, 2)
+    found: list[int] = []
+    told = threading.Event()
+
+    def touches(_: object) -> None:
+        found.append(touch(second))
+        told.set()
+
+    first.add_done_callback(touches)
+    assert touch(first) == 2
+    assert told.wait(HANGS_AFTER_S) and found == [3]
+
+
+def test_somebody_else_may_reap_a_child() -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        with with_new_environment("fork"):
+            assert touch(future(add, 1)) == 2
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def test_what_is_raised_is_used(gate: Gate) -> None:
+    with with_new_environment("thread", max_threads=4):
+        for _ in range(4):
+            future(gate.passes)
+        for _ in range(4):
+            gate.has_begun()
+        gate.open(4)
+        wait_for_all_futures()
+        futures.future_max_threads(1)
+        several = [future(gate.passes) for _ in range(8)]
+        gate.has_begun()
+        futures.future_max_threads(4)
+        for _ in range(3):
+            gate.has_begun()
+        gate.open(8)
+        wait_for_all_futures(several)
+
+
+def test_idle_time_is_any_time() -> None:
+    with with_new_environment("thread", idle_s=float("inf")):
+        assert wait_for_future(future(add, 1)).result() == 2
+    for wrong in (-1.0, float("nan")):
+        with pytest.raises(ValueError, match="idle_s"):
+            with_new_environment("thread", idle_s=wrong)
+
+
 def test_kills_at_random_lose_nothing() -> None:
     """Prints its seed, with which it can be repeated."""
     seed = int(os.environ.get("FUTURES_SEED") or random.randrange(2**32))
@@ -727,6 +790,27 @@ def late():
     print(touch(future(lambda: "one")))
     print(touch(future(lambda: "two")))
     print(futures.wait_for_future(future(lambda: "three")).result())
+""",
+    "what that begins is done": """
+import time
+from deconvoy import future
+def says(*words):
+    time.sleep(0.01)
+    print(words[0], flush=True)
+    if words[1:]:
+        future(says, *words[1:])
+future(says, "one", "two", "three")
+""",
+    "one that is stuck": """
+import time
+from deconvoy import future
+from deconvoy.futures import kill_future
+stuck = future(time.sleep, 1000)
+while not stuck.running():
+    time.sleep(0.001)
+time.sleep(0.01)
+kill_future(stuck)
+print("one two three")
 """,
     "with forks": """
 from deconvoy import future, touch

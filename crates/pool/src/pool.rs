@@ -294,8 +294,7 @@ impl<T> Pool<T> {
             let mut crew = lock(&self.shared().crew);
             if crew.closed {
                 drop(crew);
-                self.leave();
-                return Rest::Over;
+                return self.ends();
             }
             crew.dozing.push(worker.parker.clone());
         }
@@ -313,8 +312,7 @@ impl<T> Pool<T> {
             let mut crew = lock(&self.shared().crew);
             if crew.closed {
                 drop(crew);
-                self.leave();
-                return Rest::Over;
+                return self.ends();
             }
             crew.asleep.push(worker.parker.clone());
             self.shared().at_work.fetch_sub(1, Ordering::SeqCst);
@@ -323,9 +321,9 @@ impl<T> Pool<T> {
         if self.has_room() && self.gets_up(worker) {
             return Rest::Awake;
         }
-        let until = Instant::now() + idle;
+        let until = Instant::now().checked_add(idle);
         loop {
-            match worker.parker.park(Some(until)) {
+            match worker.parker.park(until) {
                 Parked::Told => return Rest::Awake,
                 Parked::Interrupted => {}
                 Parked::TimedOut => {
@@ -339,6 +337,16 @@ impl<T> Pool<T> {
                 }
             }
         }
+    }
+
+    /// A worker leaves, unless something was pushed before that was seen.
+    fn ends(&self) -> Rest {
+        self.leave();
+        if self.has_room() {
+            self.unblock();
+            return Rest::Awake;
+        }
+        Rest::Over
     }
 
     fn has_room(&self) -> bool {

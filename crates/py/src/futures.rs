@@ -307,14 +307,43 @@ impl Future {
         before != Err(SETTLED)
     }
 
-    /// The function with its arguments, the keywords, the context; None: it has begun.
+    /// It runs, in another process.
+    fn _begin(&self) {
+        let _inner = lock(&self.inner);
+        if self.state() == PENDING {
+            self.move_to(RUNNING);
+        }
+    }
+
+    /// Ends it with an error, and tells nobody: in a forked child, where those are not who wait for it.
+    fn _lose(slf: &Bound<'_, Future>, error: &Bound<'_, PyAny>) -> PyResult<()> {
+        let me = slf.get();
+        let outcome = Outcome::from_error(error)?;
+        let gone = {
+            let mut inner = lock(&me.inner);
+            if me.is_over() {
+                return Ok(());
+            }
+            inner.runner = None;
+            me.watched.store(SETTLED, Ordering::SeqCst);
+            let callbacks = std::mem::take(&mut inner.callbacks);
+            let waiters = std::mem::take(&mut inner.waiters);
+            let before = inner.outcome.replace(outcome);
+            me.move_to(FAILED);
+            (callbacks, waiters, before)
+        };
+        drop(gone);
+        Ok(())
+    }
+
+    /// The function with its arguments, the keywords, the context, for another process to run; None: they
+    /// were taken.
     fn _take_body<'py>(&self, py: Python<'py>) -> Option<(Py<PyTuple>, Py<PyAny>, Py<PyAny>)> {
         let body = {
             let mut inner = lock(&self.inner);
             if self.state() != PENDING {
                 return None;
             }
-            self.move_to(RUNNING);
             inner.body.take()?
         };
         let keywords = body.keywords.unwrap_or_else(|| PyDict::new(py).unbind());
@@ -391,6 +420,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Future>()?;
     module.add_class::<ThreadPool>()?;
     module.add_function(wrap_pyfunction!(touch, module)?)?;
+    module.add_function(wrap_pyfunction!(wait::blocks, module)?)?;
+    module.add_function(wrap_pyfunction!(wait::unblocks, module)?)?;
     module.add_function(wrap_pyfunction!(wait_for, module)?)?;
     module.add_function(wrap_pyfunction!(set_environments, module)?)?;
     Ok(())

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, MutableSequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar, overload
 
-from deconvoy._native import ProcessGlobal, touch
+from deconvoy._native import ProcessGlobal, blocks, touch, unblocks
 from deconvoy.futures.environment import Environment, Environments, Hook, wait
 from deconvoy.futures.errors import FutureError, FutureKilled, FutureLost, NoFutures
 from deconvoy.futures.future import future
@@ -82,14 +82,23 @@ def wait_for_any_future(
     over = [one for one in several if one.done()]
     if not over:
         over = list(_wait_first(several, timeout))
-    return min(over, key=lambda one: one._order)
+    first = min(over, key=lambda one: one._order)
+    wait(first, None)
+    return first
 
 
 def _wait_first(several: list[future[T]], timeout: float | None) -> Iterable[future[T]]:
     from concurrent.futures import FIRST_COMPLETED
     from concurrent.futures import wait as wait_for_several
 
-    done: Iterable[Any] = wait_for_several(several, timeout, FIRST_COMPLETED).done
+    # A worker that waits makes room for what it waits for.
+    blocks()
+    try:
+        for place in {one.environment for one in several}:
+            place._hurry()
+        done: Iterable[Any] = wait_for_several(several, timeout, FIRST_COMPLETED).done
+    finally:
+        unblocks()
     if not done:
         raise TimeoutError
     return done

@@ -7,6 +7,7 @@ import contextlib
 import contextvars
 import os
 import time
+import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, ParamSpec, TypeVar
@@ -19,6 +20,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Hook = Callable[[future[Any]], object]
+
+# All that there are.
+ALIVE: weakref.WeakSet[Environment] = weakref.WeakSet()
 
 # Where there is no other: the default.
 _present: contextvars.ContextVar[Environment] = contextvars.ContextVar("environment")
@@ -95,7 +99,11 @@ class Environment(concurrent.futures.Executor):
                 if (found := self._take_finished()) is not None:
                     return found
                 raise NoFutures("no future is left to wait for")
-            self._wait_any(None if deadline is None else deadline - time.monotonic())
+            left = None if deadline is None else deadline - time.monotonic()
+            if not self._wait_any(left) and (found := self._take_finished()) is None:
+                raise NoFutures("no future is left that others do not wait for likewise")
+            if found is not None:
+                return found
 
     def wait_for_all(self, timeout: float | None) -> list[future[Any]]:
         """All that nobody has asked for, when all are over, in the order of finishing.
@@ -138,7 +146,10 @@ class Environment(concurrent.futures.Executor):
     def _unfinished(self) -> list[future[Any]]: ...
 
     @abstractmethod
-    def _wait_any(self, timeout: float | None) -> None: ...
+    def _wait_any(self, timeout: float | None) -> bool: ...
+
+    def _hurry(self) -> None:
+        """Somebody waits for what has not begun."""
 
     @abstractmethod
     def _close(self) -> None: ...
@@ -203,7 +214,7 @@ class Environments:
 
     def forked(self) -> None:
         """In a child: nothing of the parent's goes on here."""
-        for one in [self.default, *self.others]:
+        for one in list(ALIVE):
             one._forked()
 
 

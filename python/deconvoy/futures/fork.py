@@ -30,8 +30,8 @@ from collections.abc import Callable
 from typing import Any
 
 from deconvoy.futures import child as children
-from deconvoy.futures.environment import Environment, Hook, checked_limit
-from deconvoy.futures.errors import FutureLost
+from deconvoy.futures.environment import ALIVE, Environment, Hook, checked_limit
+from deconvoy.futures.errors import FutureKilled, FutureLost
 from deconvoy.futures.future import future
 
 # Children that wait for a place to run, at most; who makes more waits until there are fewer.
@@ -45,8 +45,6 @@ MOST_LOOKS, FEW_LOOKS = 20, 3
 
 # A child that was killed and does not end gets SIGKILL after so many seconds, when somebody looks.
 PATIENCE_S = 1.0
-
-_alive: weakref.WeakSet[ForkEnvironment] = weakref.WeakSet()
 
 
 # What is done with nothing locked: it calls others.
@@ -83,7 +81,7 @@ class ForkEnvironment(Environment):
         self._before: list[Hook] = []
         self._after: list[Hook] = []
         self._begin()
-        _alive.add(self)
+        ALIVE.add(self)
 
     def _begin(self) -> None:
         self._lock = threading.RLock()
@@ -92,6 +90,7 @@ class ForkEnvironment(Environment):
         self._outputs: weakref.WeakKeyDictionary[future[Any], str] = weakref.WeakKeyDictionary()
         self._dying: list[Child] = []
         self._finished: collections.deque[future[Any]] = collections.deque()
+        self._settles: collections.deque[Settle] = collections.deque()
         self._tokens: tuple[int, int] | None = None
         # Places that are to be taken away as soon as they are given back.
         self._excess = 0
@@ -252,13 +251,26 @@ class ForkEnvironment(Environment):
         long as it takes). Nothing is locked while futures are settled, which calls others."""
         self._looking += 1
         try:
-            settled = self._take_in_ready(timeout, only)
+            self._take_in_ready(timeout, only)
         finally:
             self._looking -= 1
-        for settle in settled:
-            settle()
+        self._settle_all()
 
-    def _take_in_ready(self, timeout: float | None, only: Child | None) -> list[Settle]:
+    def _settle_all(self) -> None:
+        """Settles what was taken in, whoever has."""
+        while self._settles:
+            try:
+                settle = self._settles.popleft()
+            except IndexError:
+                return
+            try:
+                settle()
+            except BaseException:
+                # Of this thread, not of the future: another time.
+                self._settles.appendleft(settle)
+                raise
+
+    def _take_in_ready(self, timeout: float | None, only: Child | None) -> None:
         with self._lock:
             if only is not None and only.has_started and not only.future._done_already():
                 wanted = [only.answers.fileno()]
@@ -266,24 +278,22 @@ class ForkEnvironment(Environment):
                 wanted = list(self._children)
         if not wanted:
             self._bury()
-            return []
-        if self._lost_place is not None or self._looking > 1:
+            return
+        if self._lost_place is not None or self._dying or self._looking > 1:
             # Another thread may take in what this one waits for, and there may be a place to find.
             timeout = AUDIT_S if timeout is None else min(timeout, AUDIT_S)
         poll = select.poll()
         for descriptor in wanted:
             poll.register(descriptor, select.POLLIN)
         ready = poll.poll(None if timeout is None else max(timeout, 0) * 1000)
-        settled: list[Settle] = []
         with self._lock:
             if not ready and timeout == AUDIT_S and self._lost_place is not None:
                 self._audit()
             for descriptor, _ in ready:
                 # Another thread may have been quicker.
                 if (one := self._children.get(descriptor)) is not None:
-                    settled += self._receive(one)
+                    self._settles += self._receive(one)
         self._bury()
-        return settled
 
     def _receive(self, one: Child) -> list[Settle]:
         while True:
@@ -307,6 +317,7 @@ class ForkEnvironment(Environment):
             kind, length, count = head.unpack_from(one.received)
             if kind == children.STARTED:
                 one.has_started = True
+                one.future._begin()
                 del one.received[: head.size]
                 continue
             begin = head.size + count * children.LENGTH.size
@@ -332,13 +343,15 @@ class ForkEnvironment(Environment):
     def _answered(self, one: Child, kind: bytes, data: Any, buffers: list[Any]) -> Settle:
         # It gives its place back itself, and ends.
         self._leaves(one)
-        os.waitpid(one.pid, 0)
+        reap(one.pid, 0)
         self._finished.append(one.future)
         return functools.partial(self._settle, one, kind, data, buffers)
 
     def _settle(self, one: Child, kind: bytes, data: Any, buffers: list[Any]) -> None:
         try:
             content, told = pickle.loads(data, buffers=buffers)
+        except FutureKilled:
+            raise
         except Exception as error:
             self._settle_error(one, FutureLost(f"its answer cannot be read: {error}"))
             return
@@ -361,9 +374,8 @@ class ForkEnvironment(Environment):
     def _ended(self, one: Child) -> Settle:
         """It has closed its end without an answer."""
         self._leaves(one)
-        _, status = os.waitpid(one.pid, 0)
+        code = reap(one.pid, 0) or 0
         self._replace(one)
-        code = os.waitstatus_to_exitcode(status)
         how = f"exited with status {code}"
         if code < 0:
             how = f"was ended by {signal.Signals(-code).name}"
@@ -390,6 +402,9 @@ class ForkEnvironment(Environment):
         self._children.pop(one.answers.fileno(), None)
         self._of.pop(one.future, None)
         self._outputs[one.future] = read_output(one.output)
+        # Another thread may wait for it.
+        with contextlib.suppress(OSError):
+            one.answers.shutdown(socket.SHUT_RDWR)
         one.answers.close()
         os.close(one.output)
         for file in one.files:
@@ -402,13 +417,13 @@ class ForkEnvironment(Environment):
             return
         with self._lock:
             for one in list(self._dying):
-                pid, status = os.waitpid(one.pid, os.WNOHANG)
-                if pid == 0:
+                code = reap(one.pid, os.WNOHANG)
+                if code is None:
                     if one.killed_at and time.monotonic() > one.killed_at + PATIENCE_S:
                         os.kill(one.pid, signal.SIGKILL)
                     continue
                 self._dying.remove(one)
-                if os.waitstatus_to_exitcode(status) == 0:
+                if code == 0:
                     # It had an answer after all, and has given back a place that was given back
                     # before.
                     self._excess += 1
@@ -442,9 +457,11 @@ class ForkEnvironment(Environment):
         # It waits for a place, or has one since a moment ago: what it has said of that is read
         # when it says no more.
         os.kill(one.pid, signal.SIGKILL)
-        os.waitpid(one.pid, 0)
+        code = reap(one.pid, 0)
         with contextlib.suppress(OSError):
             one.has_started = one.answers.recv(1) == children.STARTED
+        # One that has ended well has given its place back.
+        one.is_replaced = code == 0
         self._leaves(one)
         self._replace(one)
 
@@ -456,15 +473,17 @@ class ForkEnvironment(Environment):
                 raise TimeoutError
             mine = self._of.get(one)
             if mine is None and not one._done_already():
-                # Another thread has its answer, and is about to settle it.
+                # Its answer was taken in, and somebody is to settle it.
+                self._settle_all()
                 time.sleep(0)
                 continue
             self._look(left, mine)
 
-    def _wait_any(self, timeout: float | None) -> None:
+    def _wait_any(self, timeout: float | None) -> bool:
         if timeout is not None and timeout < 0:
             raise TimeoutError
         self._look(timeout)
+        return bool(self._children or self._finished)
 
     def _take_finished(self) -> future[Any] | None:
         with self._lock:
@@ -481,19 +500,28 @@ class ForkEnvironment(Environment):
             return [one.future for one in alive]
 
     def _withdrawn(self, one: future[Any]) -> None:
-        """Nothing of it was ever forked."""
+        """It was cancelled or killed before it had a place."""
+        with self._lock:
+            if (mine := self._of.get(one)) is not None:
+                self._end(mine, signal.SIGKILL)
+        if self._lost_place is not None:
+            self._find_places()
 
     def _watched(self, _: future[Any]) -> None:
         """Somebody is to be told of the end of one: a thread looks for it."""
         with self._lock:
-            if self._looker is None or not self._looker.is_alive():
+            if self._looker is None:
                 self._looker = threading.Thread(
                     target=self._look_on, name="future-forks", daemon=True
                 )
                 self._looker.start()
 
     def _look_on(self) -> None:
-        while self._children:
+        while True:
+            with self._lock:
+                if not self._children and not self._settles:
+                    self._looker = None
+                    return
             # Those that are made meanwhile are not among those that it waits for.
             self._look(0.01)
 
@@ -502,7 +530,7 @@ class ForkEnvironment(Environment):
             for one in self._dying:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(one.pid, signal.SIGKILL)
-                os.waitpid(one.pid, 0)
+                reap(one.pid, 0)
             self._dying.clear()
             if not self._children and self._tokens is not None:
                 for end in self._tokens:
@@ -514,11 +542,22 @@ class ForkEnvironment(Environment):
             # The parent's end is not ours, and neither is the child.
             one.answers.close()
             os.close(one.output)
-            one.future._fail(FutureLost("it ran beside this process, in one of the same parent"))
+            one.future._lose(FutureLost("it ran beside this process, in one of the same parent"))
         self._begin()
 
 
+def reap(pid: int, options: int) -> int | None:
+    """The exit code of a child that has ended (negative: a signal); None: it has not. 0 also if
+    somebody else has taken it."""
+    try:
+        ended, status = os.waitpid(pid, options)
+    except ChildProcessError:
+        return 0
+    return os.waitstatus_to_exitcode(status) if ended else None
+
+
 def hooked(one: future[Any], run: Any, before: list[Any], after: list[Any]) -> Any:
+    one._begin()
     for hook in before:
         hook(one)
     try:
@@ -547,7 +586,7 @@ def from_file(file: int, length: int, lengths: list[int]) -> tuple[memoryview, l
 @atexit.register
 def at_exit() -> None:
     """All that was begun is done, and no child is left."""
-    for one in list(_alive):
+    for one in [one for one in list(ALIVE) if isinstance(one, ForkEnvironment)]:
         with contextlib.suppress(Exception):
             one.wait_for_all(None)
         one._close()

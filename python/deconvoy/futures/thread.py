@@ -9,14 +9,13 @@ from typing import Any
 
 from deconvoy import _native
 from deconvoy.futures import kill as telling
-from deconvoy.futures.environment import Environment, Hook, checked_limit
+from deconvoy.futures.environment import ALIVE, Environment, Hook, checked_limit
 from deconvoy.futures.errors import FutureLost
 from deconvoy.futures.future import future
 
 # A worker that has nothing to do stays so long, in seconds (the source library's).
 IDLE_S = 30.0
 
-_alive: weakref.WeakSet[ThreadEnvironment] = weakref.WeakSet()
 _numbers = itertools.count(1)
 
 
@@ -40,13 +39,25 @@ class ThreadEnvironment(_native.ThreadPool, Environment):
     def __init__(self, max_threads: int | None = None, *, idle_s: float = IDLE_S) -> None:
         self._idle_s = idle_s
         self._workers: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
-        _alive.add(self)
+        ALIVE.add(self)
 
     def _make_worker(self) -> None:
         """Raises RuntimeError when no thread can be made."""
-        thread = threading.Thread(target=self._work, name=f"future-{next(_numbers)}", daemon=True)
-        thread.start()
+        # Whoever takes it has the place: the thread, or this one if it cannot begin.
+        place = threading.Lock()
+
+        def works() -> None:
+            if place.acquire(blocking=False):
+                self._work()
+
+        thread = threading.Thread(target=works, name=f"future-{next(_numbers)}", daemon=True)
         self._workers.add(thread)
+        try:
+            thread.start()
+        except BaseException:
+            if place.acquire(blocking=False):
+                self._leave()
+            raise
 
     def another(self) -> ThreadEnvironment:
         made = ThreadEnvironment(self.max_threads, idle_s=self._idle_s)
@@ -67,18 +78,21 @@ class ThreadEnvironment(_native.ThreadPool, Environment):
         return was_alive
 
     def join(self) -> None:
-        """Waits for the threads to end; for after `shutdown`."""
-        for thread in list(self._workers):
-            thread.join()
+        """Waits for the threads to end, but for those that are stuck; for after `shutdown`."""
+        while True:
+            alive = [thread for thread in list(self._workers) if thread.is_alive()]
+            if len(alive) <= self.stuck:
+                return
+            alive[0].join(0.05)
 
     def _forked(self) -> None:
         for one in self._after_fork():
-            one._fail(FutureLost("it ran in the parent process when this one was forked"))
+            one._lose(FutureLost("it ran in the parent process when this one was forked"))
 
 
 def at_exit() -> None:
     """All that was begun is done, as `concurrent.futures` has it."""
-    environments = list(_alive)
+    environments = [one for one in list(ALIVE) if isinstance(one, ThreadEnvironment)]
     for one in environments:
         one._close()
     for one in environments:

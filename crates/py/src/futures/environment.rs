@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use deconvoy_pool::{Need, Parker, Pool, Queue, Rest, Ticket};
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -125,7 +125,6 @@ impl ThreadPool {
         let pool = &slf.get().pool;
         while pool.need() == Need::Worker {
             if let Err(error) = slf.call_method0(intern!(slf.py(), "_make_worker")) {
-                pool.leave();
                 // No thread can be made, at the end of the interpreter: whoever touches it runs it.
                 let is_expected = error.is_instance_of::<PyRuntimeError>(slf.py());
                 return if is_expected { Ok(()) } else { Err(error) };
@@ -167,9 +166,10 @@ impl ThreadPool {
 
     /// Whether nothing is left but what the calling thread itself runs.
     fn is_idle_but_for(&self, runner: &Arc<Runner>) -> bool {
-        let is_mine = |one: &Py<Future>| {
-            lock(&one.get().inner).runner.as_ref().is_some_and(|it| Arc::ptr_eq(it, runner))
-        };
+        // Nor what those run that wait in the same way.
+        let waits =
+            |it: &Arc<Runner>| Arc::ptr_eq(it, runner) || it.waits_for_any.load(Ordering::SeqCst);
+        let is_mine = |one: &Py<Future>| lock(&one.get().inner).runner.as_ref().is_some_and(waits);
         self.pool.pending() == 0 && lock(&self.running).iter().all(is_mine)
     }
 
@@ -192,8 +192,12 @@ impl ThreadPool {
         after: Py<PyList>,
         _more: &Bound<'_, pyo3::types::PyTuple>,
         _keywords: Option<&Bound<'_, pyo3::types::PyDict>>,
-    ) -> ThreadPool {
-        ThreadPool {
+    ) -> PyResult<ThreadPool> {
+        let wrong = || PyValueError::new_err("idle_s must be 0 or more");
+        if idle_s.is_nan() || idle_s < 0.0 {
+            return Err(wrong());
+        }
+        Ok(ThreadPool {
             pool: Pool::new(limit),
             running: Mutex::default(),
             finished: Mutex::default(),
@@ -203,7 +207,7 @@ impl ThreadPool {
             idle: Duration::try_from_secs_f64(idle_s).unwrap_or(Duration::MAX),
             before,
             after,
-        }
+        })
     }
 
     /// Works until there is nothing to do for long: what a worker's thread runs.
@@ -219,6 +223,7 @@ impl ThreadPool {
         let mut after = Vec::new();
         loop {
             while let Some(future) = next() {
+                tell(&after);
                 after = run::run_as_worker(future.bind(py), &runner)?;
                 drop(future);
                 if !after.is_empty() && pool.has_work() {
@@ -265,10 +270,12 @@ impl ThreadPool {
     #[setter]
     fn set_max_threads(slf: &Bound<'_, ThreadPool>, limit: i64) -> PyResult<()> {
         let Some(limit) = usize::try_from(limit).ok().filter(|limit| *limit > 0) else {
-            return Err(pyo3::exceptions::PyValueError::new_err("max_threads must be 1 or more"));
+            return Err(PyValueError::new_err("max_threads must be 1 or more"));
         };
-        slf.get().pool.set_limit(limit);
-        ThreadPool::meets_need(slf)
+        let pool = &slf.get().pool;
+        pool.set_limit(limit);
+        // One for each that waits.
+        (0..pool.pending()).try_for_each(|_| ThreadPool::meets_need(slf))
     }
 
     /// Threads that still run a future that was killed.
@@ -312,12 +319,15 @@ impl ThreadPool {
         Ok(all)
     }
 
-    /// Waits until any finishes that was not asked for, at most so many seconds; returns also when
-    /// there is none left that could.
+    /// Waits until any finishes that was not asked for, at most so many seconds; False: there is none
+    /// left that could.
     #[pyo3(signature = (timeout = None))]
-    fn _wait_any(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+    fn _wait_any(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         let runner = Runner::here(py)?;
         runner.blocks(py)?;
+        let before = runner.waits_for_any.swap(true, Ordering::SeqCst);
+        // Who waits likewise may be the last that others wait for.
+        self.tell_any();
         let waited = super::wait::park_until(py, timeout, |parker| {
             let mut any = lock(&self.any);
             let is_over = || !lock(&self.finished).is_empty() || self.is_idle_but_for(&runner);
@@ -332,8 +342,20 @@ impl ThreadPool {
             // Whoever finished one before that was counted has told nobody.
             is_over()
         });
+        runner.waits_for_any.store(before, Ordering::SeqCst);
         runner.unblocks(py);
-        waited
+        waited?;
+        Ok(!lock(&self.finished).is_empty() || !self.is_idle_but_for(&runner))
+    }
+
+    /// Somebody waits for what is queued.
+    fn _hurry(&self) {
+        self.pool.hurry();
+    }
+
+    /// A worker that was counted has not begun.
+    fn _leave(&self) {
+        self.pool.leave();
     }
 
     /// Workers end when there is nothing left to do.

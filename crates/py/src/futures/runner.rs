@@ -1,7 +1,7 @@
 //! A thread that runs futures: a worker, or one that touches what nobody has begun.
 
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -22,6 +22,8 @@ pub struct Runner {
     pub parker: Arc<Parker>,
     /// What it waits for.
     pub waits_for: Mutex<Option<Py<Future>>>,
+    /// It waits for any of its environment's.
+    pub waits_for_any: AtomicBool,
     /// Killers that have not told it yet.
     owed: AtomicU32,
     slot: Mutex<Slot>,
@@ -54,6 +56,7 @@ impl Runner {
             ident,
             parker: Arc::default(),
             waits_for: Mutex::default(),
+            waits_for_any: AtomicBool::new(false),
             owed: AtomicU32::new(0),
             slot: Mutex::default(),
         });

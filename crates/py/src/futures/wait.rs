@@ -90,6 +90,19 @@ pub fn wait_for(future: &Bound<'_, Future>, timeout: Option<f64>, keep: bool) ->
     if keep { Ok(()) } else { forget(future) }
 }
 
+/// The calling thread waits for futures by other means: if it is a worker, another one works meanwhile.
+#[pyfunction]
+pub fn blocks(py: Python<'_>) -> PyResult<()> {
+    Runner::here(py)?.blocks(py)
+}
+
+/// It goes on.
+#[pyfunction]
+pub fn unblocks(py: Python<'_>) -> PyResult<()> {
+    Runner::here(py)?.unblocks(py);
+    Ok(())
+}
+
 /// It is not returned any more as one of any: somebody has asked for it.
 fn forget(future: &Bound<'_, Future>) -> PyResult<()> {
     if let Some(pool) = run::pool_of(future) {
