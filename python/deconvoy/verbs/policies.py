@@ -167,6 +167,8 @@ def search(
             click.echo(json.dumps({"version": 1, "judged": judged_data}))
         else:
             out.print(front_table(judged, None, "judged"))
+            for line in FIGURES:
+                out.print(line, style="dim")
         return
     run_mixes = names or mixes.names()
     path = new_name(f"deconvoy-search-{time.strftime('%Y%m%d-%H%M%S')}")
