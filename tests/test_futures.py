@@ -512,6 +512,49 @@ def test_a_killed_future_that_waits_for_another_is_interrupted(gate: Gate) -> No
         assert touch(inner) == 7
 
 
+def test_killing_one_does_not_reach_what_it_runs_within(gate: Gate) -> None:
+    with with_new_environment("thread", max_threads=1) as made:
+        assert isinstance(made, futures.ThreadEnvironment)
+        box: list[future[Any]] = []
+
+        def outer() -> None:
+            box.append(future(gate.passes, 7))
+            touch(box[0])
+            raise AssertionError("it was killed")
+
+        killed = future(outer)
+        gate.has_begun()
+        assert kill_future(killed)
+        gate.open()
+        assert touch(box[0]) == 7
+        until(lambda: made.stuck == 0)
+        with pytest.raises(FutureKilled):
+            touch(killed)
+        assert wait_for_future(future(add, 1)).result() == 2
+
+
+def test_who_is_killed_while_it_waits_can_clean_up(gate: Gate) -> None:
+    with with_new_environment("thread", max_threads=2):
+        inner = future(gate.passes)
+        cleaned = threading.Event()
+
+        def waits() -> None:
+            try:
+                wait_for_future(inner)
+            finally:
+                for _ in range(10_000):
+                    pass
+                cleaned.set()
+
+        outer = future(waits)
+        gate.has_begun()
+        until(outer.running)
+        time.sleep(0.01)
+        kill_future(outer)
+        assert cleaned.wait(HANGS_AFTER_S)
+        gate.open()
+
+
 def test_workers_leave_and_come_again() -> None:
     with with_new_environment("thread", max_threads=2, idle_s=0.001):
         before = threading.active_count()

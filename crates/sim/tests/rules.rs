@@ -92,13 +92,15 @@ fn mixes() -> impl Strategy<Value = Mix> {
         |(count, steps, priority, spins)| {
             let last = if spins { ", { compute = \"forever\" }" } else { ", { block = \"1us\" }" };
             format!(
-                "[[threads]]\nname = \"io\"\ncount = {count}\npriority = {priority}\nloop = [{}{last}]\n",
+                "[[threads]]\nname = \"NAME\"\ncount = {count}\npriority = {priority}\nloop = [{}{last}]\n",
                 steps.join(", ")
             )
         },
     );
     prop::collection::vec(group, 1..5).prop_map(|groups| {
-        Mix::parse(&format!("duration = \"300ms\"\n{}", groups.join(""))).unwrap()
+        let numbered = groups.iter().enumerate();
+        let named = numbered.map(|(number, one)| one.replace("NAME", &format!("io{number}")));
+        Mix::parse(&format!("duration = \"300ms\"\n{}", named.collect::<String>())).unwrap()
     })
 }
 

@@ -62,6 +62,7 @@ def run(
     answers: socket.socket,
     output: int,
     tokens: tuple[int, int],
+    has_place: bool,
 ) -> None:
     """All that a child does: waits for a place to run, calls, answers, gives the place back,
     ends."""
@@ -75,8 +76,9 @@ def run(
         os.dup2(output, 1)
         os.dup2(output, 2)
         sys.stdout, sys.stderr = stream(sys.stdout, 1), stream(sys.stderr, 2)
-        os.read(tokens[0], 1)
-        answers.sendall(HEAD.pack(STARTED, 0, 0))
+        if not has_place:
+            os.read(tokens[0], 1)
+            answers.sendall(HEAD.pack(STARTED, 0, 0))
         kind, answer = outcome(call)
         flush()
         send(answers, kind, answer)

@@ -92,6 +92,7 @@ class ForkEnvironment(Environment):
         self._finished: collections.deque[future[Any]] = collections.deque()
         self._settles: collections.deque[Settle] = collections.deque()
         self._tokens: tuple[int, int] | None = None
+        self._taker = -1
         # Places that are to be taken away as soon as they are given back.
         self._excess = 0
         # A child was killed that may have had a place: so many were missing when that was looked
@@ -151,7 +152,10 @@ class ForkEnvironment(Environment):
     def _make_tokens(self) -> tuple[int, int]:
         if self._tokens is None:
             self._tokens = os.pipe()
-            os.set_blocking(self._tokens[1], True)
+            # Another way to the same end, by which this process takes what is there and never
+            # waits.
+            flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+            self._taker = os.open(f"/proc/self/fd/{self._tokens[0]}", flags)
             self._give(self._limit)
         return self._tokens
 
@@ -163,11 +167,22 @@ class ForkEnvironment(Environment):
 
     def _take_excess(self) -> None:
         """Takes away what places are free and not wanted any more."""
-        if self._excess and self._tokens is not None:
-            ready = select.select([self._tokens[0]], [], [], 0)[0]
-            while ready and self._excess:
-                self._excess -= len(os.read(self._tokens[0], 1))
-                ready = select.select([self._tokens[0]], [], [], 0)[0]
+        while self._excess and self._take():
+            self._excess -= 1
+
+    def _take(self) -> bool:
+        """Takes a place, if one is free."""
+        if self._tokens is None:
+            return False
+        with contextlib.suppress(BlockingIOError):
+            return bool(os.read(self._taker, 1))
+        return False
+
+    def _drop_tokens(self) -> None:
+        if self._tokens is not None:
+            for end in (*self._tokens, self._taker):
+                os.close(end)
+            self._tokens, self._excess, self._lost_place = None, 0, None
 
     def _missing(self) -> int:
         """How many places neither a child has that has said so, nor anybody can take."""
@@ -225,9 +240,12 @@ class ForkEnvironment(Environment):
             for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(Exception):
                     stream.flush()
+            # Whoever comes first has a place first.
+            has_place = self._take()
             try:
                 pid = os.fork()
             except OSError as error:
+                self._give(int(has_place))
                 for end in (mine, its):
                     end.close()
                 os.close(output)
@@ -237,10 +255,14 @@ class ForkEnvironment(Environment):
                 mine.detach()
                 hooks = self.before_start_hooks, self.after_finish_hooks
                 run = functools.partial(context.run, *call, **keywords)
-                children.run(functools.partial(hooked, one, run, *hooks), its, output, tokens)
+                body = functools.partial(hooked, one, run, *hooks)
+                children.run(body, its, output, tokens, has_place)
             its.close()
             mine.setblocking(False)
             made = Child(one, pid, mine, output)
+            if has_place:
+                made.has_started = True
+                one._begin()
             self._children[mine.fileno()] = made
             self._of[one] = made
 
@@ -394,9 +416,7 @@ class ForkEnvironment(Environment):
             self._lost_place = 0
         if not self._children and not self._dying and self._tokens is not None:
             # Nobody has one: how many there are is certain again.
-            for end in self._tokens:
-                os.close(end)
-            self._tokens, self._excess, self._lost_place = None, 0, None
+            self._drop_tokens()
 
     def _leaves(self, one: Child) -> None:
         self._children.pop(one.answers.fileno(), None)
@@ -532,10 +552,8 @@ class ForkEnvironment(Environment):
                     os.kill(one.pid, signal.SIGKILL)
                 reap(one.pid, 0)
             self._dying.clear()
-            if not self._children and self._tokens is not None:
-                for end in self._tokens:
-                    os.close(end)
-                self._tokens = None
+            if not self._children:
+                self._drop_tokens()
 
     def _forked(self) -> None:
         for one in list(self._children.values()):

@@ -7,7 +7,7 @@ use deconvoy_pool::Parker;
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use super::environment::{Place, ThreadPool, killed_class};
+use super::environment::{Place, ThreadPool};
 use super::runner::{Deeper, Runner};
 use super::{
     Body, CANCELLED, DONE, FAILED, FINISH, Future, KILLED, Outcome, PENDING, RUNNING, SETTLED,
@@ -83,7 +83,7 @@ pub fn run(
     let pool = pool.get();
     lock(&pool.running).push(future.clone().unbind());
     let ran = {
-        let _deeper = Deeper::enter();
+        let _deeper = Deeper::enter(runner, future);
         call_hooks(future, pool, true).and_then(|()| call(py, &body))
     };
     drop(body);
@@ -138,17 +138,10 @@ fn remove_running(future: &Bound<'_, Future>, pool: &ThreadPool) {
 /// next.
 fn comes_back(future: &Bound<'_, Future>, pool: &ThreadPool, runner: &Arc<Runner>) -> PyResult<()> {
     let py = future.py();
+    runner.forgets(py)?;
     runner.is_back(py);
     lock(&future.get().inner).runner = None;
     pool.stuck.fetch_sub(1, Ordering::SeqCst);
-    let killed = killed_class(py)?;
-    let kill = py.import("deconvoy.futures.kill")?;
-    // It may be raised by what is to forget it.
-    while let Err(error) = kill.call_method1("forget", (runner.ident,)) {
-        if !error.is_instance(py, killed) {
-            return Err(error);
-        }
-    }
     Ok(())
 }
 
@@ -264,6 +257,11 @@ pub fn kill(future: &Bound<'_, Future>) -> PyResult<(bool, Option<u64>)> {
         pool.get().stuck.fetch_add(1, Ordering::SeqCst);
         remove_running(future, pool.get());
         pool.get().tell_any();
+    }
+    if !runner.is_in(future) {
+        // It is in a body within this one, which is not to hear of it: it looks when it is back.
+        runner.told();
+        return Ok((true, None));
     }
     Ok((true, Some(runner.ident)))
 }

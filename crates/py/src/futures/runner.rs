@@ -8,8 +8,8 @@ use std::time::Duration;
 use deconvoy_pool::{Parker, Worker};
 use pyo3::prelude::*;
 
-use super::environment::ThreadPool;
-use super::{Future, lock};
+use super::environment::{ThreadPool, killed_class};
+use super::{Future, KILLED, lock};
 
 /// So deep may bodies run in one another, in one thread; what is deeper is left to another thread.
 const DEEPEST: u32 = 50;
@@ -22,6 +22,8 @@ pub struct Runner {
     pub parker: Arc<Parker>,
     /// What it waits for.
     pub waits_for: Mutex<Option<Py<Future>>>,
+    /// The futures whose bodies it runs, each within the one before.
+    stack: Mutex<Vec<Py<Future>>>,
     /// It waits for any of its environment's.
     pub waits_for_any: AtomicBool,
     /// Killers that have not told it yet.
@@ -56,6 +58,7 @@ impl Runner {
             ident,
             parker: Arc::default(),
             waits_for: Mutex::default(),
+            stack: Mutex::default(),
             waits_for_any: AtomicBool::new(false),
             owed: AtomicU32::new(0),
             slot: Mutex::default(),
@@ -111,11 +114,8 @@ impl Runner {
         self.gets_slot(py, |slot| slot.lost -= 1);
     }
 
-    /// What was killed has come back. (Killers that are about to tell it have done so.)
+    /// What was killed has come back.
     pub fn is_back(&self, py: Python<'_>) {
-        while self.owed.load(Ordering::SeqCst) > 0 {
-            py.detach(|| std::thread::sleep(Duration::from_micros(50)));
-        }
         self.gets_slot(py, |slot| slot.lost -= 1);
     }
 
@@ -134,9 +134,38 @@ impl Runner {
         }
     }
 
-    /// Whether what it runs was killed.
+    /// Whether it runs the body of that future, and not another one within it.
+    pub fn is_in(&self, future: &Bound<'_, Future>) -> bool {
+        lock(&self.stack).last().is_some_and(|one| one.is(future))
+    }
+
+    /// Whether the innermost future that it runs was killed.
     pub fn was_killed(&self) -> bool {
-        lock(&self.slot).lost > 0
+        lock(&self.stack).last().is_some_and(|one| one.get().state() == KILLED)
+    }
+
+    /// Raises FutureKilled if that is so, once: what the thread was told by other means is taken back.
+    pub fn check_killed(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.was_killed() {
+            return Ok(());
+        }
+        self.forgets(py)?;
+        Err(PyErr::from_value(killed_class(py)?.call0()?))
+    }
+
+    /// Takes back what its thread was told and has not noticed.
+    pub fn forgets(&self, py: Python<'_>) -> PyResult<()> {
+        while self.owed.load(Ordering::SeqCst) > 0 {
+            py.detach(|| std::thread::sleep(Duration::from_micros(50)));
+        }
+        let kill = py.import("deconvoy.futures.kill")?;
+        // It may be raised by what is to forget it.
+        while let Err(error) = kill.call_method1("forget", (self.ident,)) {
+            if !error.is_instance(py, killed_class(py)?) {
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     pub fn told(&self) {
@@ -161,17 +190,20 @@ pub fn may_run_here() -> bool {
 }
 
 /// A body runs in the present thread.
-pub struct Deeper;
+pub struct Deeper<'r>(&'r Runner);
 
-impl Deeper {
-    pub fn enter() -> Deeper {
+impl<'r> Deeper<'r> {
+    pub fn enter(runner: &'r Runner, future: &Bound<'_, Future>) -> Deeper<'r> {
         DEPTH.set(DEPTH.get() + 1);
-        Deeper
+        lock(&runner.stack).push(future.clone().unbind());
+        Deeper(runner)
     }
 }
 
-impl Drop for Deeper {
+impl Drop for Deeper<'_> {
     fn drop(&mut self) {
         DEPTH.set(DEPTH.get() - 1);
+        let future = lock(&self.0.stack).pop();
+        drop(future);
     }
 }

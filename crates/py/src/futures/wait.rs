@@ -22,9 +22,11 @@ pub fn touch(future: &Bound<'_, Future>, timeout: Option<f64>) -> PyResult<Py<Py
     let me = future.get();
     if timeout.is_none() && me.state() == PENDING && may_run_here() {
         let runner = Runner::here(future.py())?;
+        runner.check_killed(future.py())?;
         if let Some(claimed) = run::claim(future, &runner) {
             let ran = run::run(future, claimed, &runner, false)?;
             ran.waiters.iter().for_each(|waiter| waiter.tell());
+            runner.check_killed(future.py())?;
             return ran.value.map_or_else(|| outcome(future), Ok);
         }
     }
@@ -194,10 +196,7 @@ pub fn park_until(
     });
     while !is_over(&runner.parker) {
         match py.detach(|| runner.parker.park(deadline)) {
-            Parked::Told if runner.was_killed() => {
-                return Err(PyErr::from_value(killed_class(py)?.call0()?));
-            }
-            Parked::Told => {}
+            Parked::Told => runner.check_killed(py)?,
             Parked::Interrupted => py.check_signals()?,
             Parked::TimedOut => {
                 if is_over(&runner.parker) {
