@@ -294,10 +294,14 @@ class ForkEnvironment(Environment):
 
     def _take_in_ready(self, timeout: float | None, only: Child | None) -> None:
         with self._lock:
-            if only is not None and only.has_started and not only.future._done_already():
-                wanted = [only.answers.fileno()]
-            else:
-                wanted = list(self._children)
+            wanted = list(self._children)
+            if only is not None:
+                descriptor = only.answers.fileno()
+                if self._children.get(descriptor) is not only:
+                    # Another thread has taken its answer in.
+                    return
+                if only.has_started:
+                    wanted = [descriptor]
         if not wanted:
             self._bury()
             return
@@ -502,7 +506,9 @@ class ForkEnvironment(Environment):
     def _wait_any(self, timeout: float | None) -> bool:
         if timeout is not None and timeout < 0:
             raise TimeoutError
-        self._look(timeout)
+        # What was taken in meanwhile is not waited for.
+        if not self._finished:
+            self._look(timeout)
         return bool(self._children or self._finished)
 
     def _take_finished(self) -> future[Any] | None:
