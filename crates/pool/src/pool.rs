@@ -193,18 +193,6 @@ impl<T> Pool<T> {
         queues.flat_map(|queue| lock(queue).iter().map(&of).collect::<Vec<_>>()).collect()
     }
 
-    /// Takes everything out.
-    pub fn drain(&self) -> Vec<T> {
-        let mut all = Vec::new();
-        for queue in &self.shared().queues {
-            let mut held = lock(queue);
-            let drained = held.drain();
-            self.shared().pending.fetch_sub(drained.len(), Ordering::SeqCst);
-            all.extend(drained);
-        }
-        all
-    }
-
     /// Wakes a sleeper if something waits and there is room, or says that a worker is needed.
     pub fn need(&self) -> Need {
         if self.at_work() >= self.limit() || self.pending() == 0 {
@@ -318,7 +306,8 @@ impl<T> Pool<T> {
             self.shared().at_work.fetch_sub(1, Ordering::SeqCst);
         }
         // What was pushed before that was seen by nobody.
-        if self.has_room() && self.gets_up(worker) {
+        if self.has_room() && self.sleeps_no_more(worker) {
+            self.unblock();
             return Rest::Awake;
         }
         let until = Instant::now().checked_add(idle);
@@ -326,15 +315,9 @@ impl<T> Pool<T> {
             match worker.parker.park(until) {
                 Parked::Told => return Rest::Awake,
                 Parked::Interrupted => {}
-                Parked::TimedOut => {
-                    let mut crew = lock(&self.shared().crew);
-                    let before = crew.asleep.len();
-                    crew.asleep.retain(|one| !Arc::ptr_eq(one, &worker.parker));
-                    if crew.asleep.len() < before {
-                        return Rest::Over;
-                    }
-                    // Whoever took it from there tells it.
-                }
+                // Whoever has taken it from among the sleepers tells it.
+                Parked::TimedOut if !self.sleeps_no_more(worker) => {}
+                Parked::TimedOut => return Rest::Over,
             }
         }
     }
@@ -353,16 +336,12 @@ impl<T> Pool<T> {
         self.pending() > 0 && self.at_work() < self.limit()
     }
 
-    /// A sleeper is at work again, unless somebody has woken it already.
-    fn gets_up(&self, worker: &Worker) -> bool {
+    /// Takes the worker from among the sleepers; false: somebody has woken it already.
+    fn sleeps_no_more(&self, worker: &Worker) -> bool {
         let mut crew = lock(&self.shared().crew);
         let before = crew.asleep.len();
         crew.asleep.retain(|one| !Arc::ptr_eq(one, &worker.parker));
-        if crew.asleep.len() == before {
-            return false;
-        }
-        self.shared().at_work.fetch_add(1, Ordering::SeqCst);
-        true
+        crew.asleep.len() < before
     }
 
     /// One that has left for other work is back.

@@ -67,11 +67,6 @@ impl<T> Queue<T> {
         self.places.iter().flatten()
     }
 
-    /// Takes everything out, the oldest first.
-    pub fn drain(&mut self) -> Vec<T> {
-        std::iter::from_fn(|| self.pop_oldest()).collect()
-    }
-
     /// Neither end is an empty place.
     fn trim(&mut self) {
         while let Some(None) = self.places.front() {

@@ -187,7 +187,8 @@ proptest! {
             prop_assert_eq!(queue.len(), list.len());
         }
         let rest: Vec<_> = list.into_iter().map(|one| one.1).collect();
-        prop_assert_eq!(queue.drain(), rest);
+        let found: Vec<_> = std::iter::from_fn(|| queue.pop_oldest()).collect();
+        prop_assert_eq!(found, rest);
         prop_assert!(queue.is_empty());
     }
 }

@@ -368,7 +368,7 @@ impl Future {
     }
 
     /// The thread was told.
-    fn _told(&self, _py: Python<'_>) {
+    fn _told(&self) {
         let runner = lock(&self.inner).runner.clone();
         if let Some(runner) = runner {
             runner.told();

@@ -153,7 +153,7 @@ def with_new_environment(
     begun in it, also by its futures. Those of the outer one go on. At its end it waits for its
     futures; after an error, those that have not begun are cancelled.
 
-    `backend`: `thread`, `fork`, `dask`. `max_threads`: how many run at a time; default: the cores.
+    `backend`: `thread` or `fork`. `max_threads`: how many run at a time; default: the cores.
 
     Raises ValueError for an unknown back end or a limit below 1.
     """
@@ -173,7 +173,7 @@ def make_environment(
         from deconvoy.futures.fork import ForkEnvironment
 
         return ForkEnvironment(max_threads, **options)
-    raise ValueError(f"no back end {backend!r}; there are thread, fork, dask")
+    raise ValueError(f"no back end {backend!r}; there are thread, fork")
 
 
 @overload

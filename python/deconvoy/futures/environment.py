@@ -29,14 +29,14 @@ _present: contextvars.ContextVar[Environment] = contextvars.ContextVar("environm
 
 
 class Environment(concurrent.futures.Executor):
-    """What runs futures, of one kind: `thread`, `fork`, `dask`. An executor.
+    """What runs futures, of one kind: `thread` or `fork`. An executor.
 
     `counts`: how many futures have a place to run, and how many wait for one. `max_threads`: how
     many run at a time. `before_start_hooks`, `after_finish_hooks`: functions that are called with
     each future, where it runs.
     """
 
-    # What makes another one with the same settings.
+    # The name of the back end.
     kind: str
 
     @property
@@ -164,10 +164,7 @@ def wait(one: future[Any], timeout: float | None, keep: bool = False) -> None:
 
     Raises TimeoutError.
     """
-    if keep:
-        _native.wait_for(one, timeout, True)
-    else:
-        _native.wait_for(one, timeout)
+    _native.wait_for(one, timeout, keep)
 
 
 class Environments:

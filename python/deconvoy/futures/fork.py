@@ -610,7 +610,8 @@ def from_file(file: int, length: int, lengths: list[int]) -> tuple[memoryview, l
 @atexit.register
 def at_exit() -> None:
     """All that was begun is done, and no child is left."""
-    for one in [one for one in list(ALIVE) if isinstance(one, ForkEnvironment)]:
-        with contextlib.suppress(Exception):
-            one.wait_for_all(None)
-        one._close()
+    for one in list(ALIVE):
+        if isinstance(one, ForkEnvironment):
+            with contextlib.suppress(Exception):
+                one.wait_for_all(None)
+            one._close()

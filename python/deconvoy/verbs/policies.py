@@ -33,8 +33,11 @@ priority takes rules NAME=N or tid:ID=N: N from -128 to 127, more goes first, 0 
 FIGURES = (
     "wait p99: of I/O-bound threads, geometric mean; kept: by those that compute,",
     "of the time that I/O leaves; Jain: the least even; longest wait: of any thread;",
-    "beside: cores that the threads used while they did not have the lock. *: the winner: of those",
-    "that are nowhere much worse than the default, the one with the least wait x loss.",
+    "beside: cores that the threads used while they did not have the lock.",
+)
+WINNER = (
+    "*: the winner: of those on the front that are nowhere much worse than the default, the one",
+    "with the least wait x loss.",
 )
 
 
@@ -183,7 +186,7 @@ def search(
         out.print(front_table(found, best))
         out.print(front_table([known["adaptive"], known["timeout:5ms"], best], best, "beside it"))
         out.print(f"the winner: {plain(short_policy(best.policy))}", soft_wrap=True)
-        for line in FIGURES:
+        for line in (*FIGURES, *WINNER):
             out.print(line, style="dim")
     pair = [*dict.fromkeys(["adaptive", best.policy])]
     result: Result | None = None

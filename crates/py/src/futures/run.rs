@@ -248,7 +248,7 @@ pub fn kill(future: &Bound<'_, Future>) -> PyResult<(bool, Option<u64>)> {
     runner.is_lost(future.py())?;
     if !settle_outside(future, KILLED, None)? {
         runner.told();
-        runner.was_not_lost(future.py());
+        runner.is_back(future.py());
         return Ok((false, None));
     }
     // If it waits in here, it need not wait on.

@@ -1,6 +1,6 @@
 //! A thread that runs futures: a worker, or one that touches what nobody has begun.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::environment::{ThreadPool, killed_class};
 use super::{Future, KILLED, lock};
 
 /// So deep may bodies run in one another, in one thread; what is deeper is left to another thread.
-const DEEPEST: u32 = 50;
+const DEEPEST: usize = 50;
 
 /// What others know of it.
 #[derive(Debug)]
@@ -44,7 +44,6 @@ struct Slot {
 thread_local! {
     static ME: RefCell<Option<Arc<Runner>>> = const { RefCell::new(None) };
     static WORKER: RefCell<Option<(usize, Worker)>> = const { RefCell::new(None) };
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
 impl Runner {
@@ -109,12 +108,7 @@ impl Runner {
         self.gets_slot(py, |_| ());
     }
 
-    /// It was quicker than its killer, who has told it nothing.
-    pub fn was_not_lost(&self, py: Python<'_>) {
-        self.gets_slot(py, |slot| slot.lost -= 1);
-    }
-
-    /// What was killed has come back.
+    /// What was killed has come back, or was quicker than its killer.
     pub fn is_back(&self, py: Python<'_>) {
         self.gets_slot(py, |slot| slot.lost -= 1);
     }
@@ -137,6 +131,11 @@ impl Runner {
     /// Whether it runs the body of that future, and not another one within it.
     pub fn is_in(&self, future: &Bound<'_, Future>) -> bool {
         lock(&self.stack).last().is_some_and(|one| one.is(future))
+    }
+
+    /// Whether one more body may run within those that it runs.
+    pub fn may_go_deeper(&self) -> bool {
+        lock(&self.stack).len() < DEEPEST
     }
 
     /// Whether the innermost future that it runs was killed.
@@ -184,17 +183,11 @@ pub fn set_worker(worker: Option<(usize, Worker)>) {
     WORKER.set(worker);
 }
 
-/// Whether a body may run in the present thread, within the one that it runs.
-pub fn may_run_here() -> bool {
-    DEPTH.get() < DEEPEST
-}
-
 /// A body runs in the present thread.
 pub struct Deeper<'r>(&'r Runner);
 
 impl<'r> Deeper<'r> {
     pub fn enter(runner: &'r Runner, future: &Bound<'_, Future>) -> Deeper<'r> {
-        DEPTH.set(DEPTH.get() + 1);
         lock(&runner.stack).push(future.clone().unbind());
         Deeper(runner)
     }
@@ -202,7 +195,6 @@ impl<'r> Deeper<'r> {
 
 impl Drop for Deeper<'_> {
     fn drop(&mut self) {
-        DEPTH.set(DEPTH.get() - 1);
         let future = lock(&self.0.stack).pop();
         drop(future);
     }

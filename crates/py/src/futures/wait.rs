@@ -9,7 +9,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use super::environment::killed_class;
-use super::runner::{Runner, may_run_here};
+use super::runner::Runner;
 use super::{CANCELLED, DONE, FAILED, Future, Outcome, PENDING, lock, run};
 
 /// The result of a future, or the error raised. Runs it in the calling thread if nobody has begun to;
@@ -20,10 +20,12 @@ use super::{CANCELLED, DONE, FAILED, Future, Outcome, PENDING, lock, run};
 #[pyo3(signature = (future, timeout = None))]
 pub fn touch(future: &Bound<'_, Future>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
     let me = future.get();
-    if timeout.is_none() && me.state() == PENDING && may_run_here() {
+    if timeout.is_none() && me.state() == PENDING {
         let runner = Runner::here(future.py())?;
         runner.check_killed(future.py())?;
-        if let Some(claimed) = run::claim(future, &runner) {
+        if runner.may_go_deeper()
+            && let Some(claimed) = run::claim(future, &runner)
+        {
             let ran = run::run(future, claimed, &runner, false)?;
             ran.waiters.iter().for_each(|waiter| waiter.tell());
             runner.check_killed(future.py())?;
