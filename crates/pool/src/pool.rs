@@ -306,8 +306,7 @@ impl<T> Pool<T> {
             self.shared().at_work.fetch_sub(1, Ordering::SeqCst);
         }
         // What was pushed before that was seen by nobody.
-        if self.has_room() && self.sleeps_no_more(worker) {
-            self.unblock();
+        if self.has_room() && self.sleeps_no_more(worker, 1) {
             return Rest::Awake;
         }
         let until = Instant::now().checked_add(idle);
@@ -316,7 +315,7 @@ impl<T> Pool<T> {
                 Parked::Told => return Rest::Awake,
                 Parked::Interrupted => {}
                 // Whoever has taken it from among the sleepers tells it.
-                Parked::TimedOut if !self.sleeps_no_more(worker) => {}
+                Parked::TimedOut if !self.sleeps_no_more(worker, 0) => {}
                 Parked::TimedOut => return Rest::Over,
             }
         }
@@ -336,12 +335,17 @@ impl<T> Pool<T> {
         self.pending() > 0 && self.at_work() < self.limit()
     }
 
-    /// Takes the worker from among the sleepers; false: somebody has woken it already.
-    fn sleeps_no_more(&self, worker: &Worker) -> bool {
+    /// Takes the worker from among the sleepers, and counts so many more at work before anybody else
+    /// looks for one; false: somebody has woken it already.
+    fn sleeps_no_more(&self, worker: &Worker, at_work: usize) -> bool {
         let mut crew = lock(&self.shared().crew);
         let before = crew.asleep.len();
         crew.asleep.retain(|one| !Arc::ptr_eq(one, &worker.parker));
-        crew.asleep.len() < before
+        let was_asleep = crew.asleep.len() < before;
+        if was_asleep {
+            self.shared().at_work.fetch_add(at_work, Ordering::SeqCst);
+        }
+        was_asleep
     }
 
     /// One that has left for other work is back.
