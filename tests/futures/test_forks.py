@@ -1,0 +1,166 @@
+"""Futures on forks."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bodies import Gate, add, loops, until
+from deconvoy.futures import (
+    FutureError,
+    FutureLost,
+    future,
+    kill_all_futures,
+    kill_future,
+    touch,
+    wait_for_future,
+    with_new_environment,
+)
+
+
+def test_somebody_else_may_reap_a_child() -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        with with_new_environment("fork"):
+            assert touch(future(add, 1)) == 2
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def test_a_child_has_the_state_of_the_call(gate: Gate) -> None:
+    with with_new_environment("fork", max_threads=1):
+        state = ["before"]
+        first = future(gate.passes)
+        waits = future(lambda: state[0])
+        state[0] = "after"
+        gate.open()
+        assert (touch(first), touch(waits)) == (None, "before")
+        made: list[int] = []
+        touch(future(made.append, 1))
+        assert made == []
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), "ended by SIGKILL"),
+        (lambda: os._exit(3), "exited with status 3 before it had an answer"),
+        (lambda: sys.exit(4), r"it called sys.exit\(4\)"),
+        (lambda: (os.write(2, b"last words\n"), os.abort()), "SIGABRT.*last words"),
+        (lambda: lambda: 1, "its result, a function, cannot be pickled"),
+    ],
+)
+def test_a_child_that_has_no_answer_is_told_with_its_cause(body: Any, says: str) -> None:
+    with with_new_environment("fork", max_threads=1) as made:
+        with pytest.raises(FutureError, match=says):
+            touch(future(body))
+        assert made.counts == (0, 0)
+        # Its place is there again.
+        assert touch(future(add, 1)) == 2
+
+
+class Odd(Exception):
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+def test_an_error_that_cannot_come_back_says_what_it_was() -> None:
+    def raises() -> None:
+        raise Odd(1, 2)
+
+    says = r"Odd: 1 and 2 \(which cannot be pickled"
+    with with_new_environment("fork"), pytest.raises(FutureError, match=says):
+        touch(future(raises))
+
+
+def test_what_a_child_prints_and_warns_of_is_kept(capfd: pytest.CaptureFixture[str]) -> None:
+    def says() -> None:
+        print("said")
+        os.system("echo by a command")
+        warnings.warn("careful", UserWarning, stacklevel=1)
+
+    with with_new_environment("fork") as made:
+        one = future(says)
+        with pytest.warns(UserWarning, match="careful"):
+            touch(one)
+        assert made.output(one) == "said\nby a command\n"  # type: ignore[attr-defined]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_large_answers_come_back_whole() -> None:
+    with with_new_environment("fork"):
+        for size in (0, 1, 65_000, 66_000, 3_000_000):
+            assert touch(future(bytes, size)) == bytes(size)
+            assert touch(future(bytearray, size)) == bytearray(size)
+        several = touch(future(lambda: [bytearray(b"ab") * count for count in (1, 50_000, 7)]))
+        assert several == [b"ab", b"ab" * 50_000, b"ab" * 7]
+        several[1][0] = 0
+
+
+def descriptors() -> set[str]:
+    return set(os.listdir("/proc/self/fd"))
+
+
+def children() -> list[str]:
+    # Those of pytest's own are none.
+    listed = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text()
+    return listed.split()
+
+
+def test_nothing_of_a_child_is_left() -> None:
+    before, others = descriptors(), children()
+    with with_new_environment("fork", max_threads=4):
+        several = [future(add, number) for number in range(300)]
+        assert sum(touch(one) for one in several) == sum(range(1, 301))
+        for _ in range(20):
+            future(loops)
+        assert kill_all_futures() == 20
+        touch(future(bytearray, 200_000))
+        with pytest.raises(FutureLost):
+            touch(future(os._exit, 1))
+    gc.collect()
+    assert descriptors() == before
+    assert children() == others
+
+
+def test_a_child_that_does_not_listen_is_killed_all_the_same() -> None:
+    def deaf() -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        loops()
+
+    with with_new_environment("fork", max_threads=1):
+        one = future(deaf)
+        until(one.running)
+        time.sleep(0.01)
+        assert kill_future(one)
+        assert touch(future(add, 1)) == 2
+    assert not children()
+
+
+def test_futures_of_the_parent_in_a_forked_child(gate: Gate) -> None:
+    """What waits is run there, what runs is lost, and new ones are as ever."""
+    with with_new_environment("thread", max_threads=1):
+        running = future(gate.passes)
+        gate.has_begun()
+        waits = future(add, 1)
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                with pytest.raises(FutureLost):
+                    touch(running)
+                assert touch(waits) == 2
+                assert wait_for_future(future(add, 2)).result() == 3
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitpid(pid, 0)[1] == 0
+        gate.open()
+        assert touch(waits) == 2
