@@ -9,6 +9,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,15 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PACKAGE = Path("python/deconvoy")
 
+# The stable ABI is for builds with a GIL; without, the module is for one version.
+IS_FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+VERSION = f"cp{sys.version_info.major}{sys.version_info.minor}"
+TAG = f"{VERSION}-{VERSION}t" if IS_FREE_THREADED else "cp311-abi3"
+EXTENSION = "_native" + (sysconfig.get_config_var("EXT_SUFFIX") if IS_FREE_THREADED else ".abi3.so")
+
 # Arguments of `cargo build`, the crate's library target, and what it is called in the package.
 ARTIFACTS = [
-    (["--profile", "extension", "-p", "deconvoy-py"], "_native", "_native.abi3.so"),
+    (["--profile", "extension", "-p", "deconvoy-py"], "_native", EXTENSION),
     (
         ["--profile", "preload", "-p", "deconvoy-shim"],
         "deconvoy_preload",
@@ -36,7 +43,7 @@ class CargoBuildHook(BuildHookInterface[Any]):
         if shutil.which("cargo") is None:
             self.app.abort("deconvoy is partly written in Rust: install cargo (Rust 1.90 or later)")
         build_data["pure_python"] = False
-        build_data["tag"] = f"cp311-abi3-linux_{platform.machine()}"
+        build_data["tag"] = f"{TAG}-linux_{platform.machine()}"
         for options, target, name in ARTIFACTS:
             built = self.build(options, target)
             if version == "editable":
@@ -56,6 +63,11 @@ class CargoBuildHook(BuildHookInterface[Any]):
         command = ["cargo", "build", "--locked", "--message-format=json-render-diagnostics"]
         # The stable ABI needs no interpreter to build against, nor to build anew when it changes.
         environment = os.environ | {"PYO3_NO_PYTHON": "1"}
+        if IS_FREE_THREADED:
+            environment = os.environ | {"PYO3_PYTHON": sys.executable}
+            environment.pop("PYO3_NO_PYTHON", None)
+            # Beside the other, so that neither is built again for each.
+            environment["CARGO_TARGET_DIR"] = str(Path(self.root, "target", TAG))
         done = subprocess.run(
             [*command, *options],
             cwd=self.root,

@@ -119,6 +119,19 @@ class Apt:
         why = [*errors, "it names no mirror"][0]
         raise UserError(f"the host's apt configuration gave no {suite}: {why}")
 
+    def from_pool(self, path: str, sha256: str) -> Path:
+        """A file that the index need not name any more, of the first mirror that has it."""
+        helper, target = Path("/usr/lib/apt/apt-helper"), self.home / Path(path).name
+        errors: list[str] = []
+        for uri in mirrors():
+            try:
+                address = f"{uri}/pool/main/{path}"
+                self.shell.run(helper, "download-file", address, target, f"SHA256:{sha256}")
+                return target
+            except UserError as error:
+                errors.append(str(error))
+        raise UserError([*errors, "the host's apt names no mirror"][-1])
+
     def download(self, packages: Sequence[str]) -> list[Path]:
         """The packages and all they depend on."""
         self.get("install", "--download-only", "--no-install-recommends", *packages)

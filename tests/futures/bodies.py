@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 from deconvoy import futures
@@ -13,7 +14,7 @@ from deconvoy.futures import future, touch, wait_for_future
 HANGS_AFTER_S = 60
 
 
-BACKENDS = ("thread", "fork")
+BACKENDS = ("thread", "fork", "dask")
 
 
 def add(one: int, other: int = 1) -> int:
@@ -52,23 +53,47 @@ def present_kind() -> tuple[str, int]:
 
 
 class Gate:
-    """What a future waits at until it is opened; also across a fork."""
+    """What a future waits at until it is opened; also in another process."""
 
-    def __init__(self) -> None:
-        self.out, self.into = os.pipe()
-        self.begun, self.begins = os.pipe()
+    def __init__(self, folder: Path) -> None:
+        self.opened, self.begun = folder / "opened", folder / "begun"
+        folder.mkdir(exist_ok=True)
+        for path in (self.opened, self.begun):
+            os.mkfifo(path)
+        # What is written stays as long as somebody has it open.
+        self.ends = [os.open(path, os.O_RDWR) for path in (self.opened, self.begun)]
+
+    def __getstate__(self) -> tuple[Path, Path]:
+        return self.opened, self.begun
+
+    def __setstate__(self, state: tuple[Path, Path]) -> None:
+        self.opened, self.begun = state
 
     def passes(self, value: Any = None) -> Any:
-        os.write(self.begins, b".")
-        os.read(self.out, 1)
+        write(self.begun, 1)
+        read(self.opened)
         return value
 
     def has_begun(self) -> None:
-        os.read(self.begun, 1)
+        read(self.begun)
 
     def open(self, many: int = 1) -> None:
-        os.write(self.into, b"." * many)
+        write(self.opened, many)
 
     def close(self) -> None:
-        for end in (self.out, self.into, self.begun, self.begins):
+        for end in self.ends:
             os.close(end)
+
+
+def write(path: Path, many: int) -> None:
+    end = os.open(path, os.O_RDWR)
+    os.write(end, b"." * many)
+    os.close(end)
+
+
+def read(path: Path) -> None:
+    end = os.open(path, os.O_RDWR)
+    try:
+        os.read(end, 1)
+    finally:
+        os.close(end)

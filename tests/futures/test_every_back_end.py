@@ -6,11 +6,11 @@ import concurrent.futures as standard
 import os
 import random
 import traceback
+from pathlib import Path
 from typing import Any
 
 import pytest
 from bodies import (
-    BACKENDS,
     HANGS_AFTER_S,
     Gate,
     add,
@@ -21,6 +21,7 @@ from bodies import (
     until,
     waits_for_nested,
 )
+from conftest import Opens
 from deconvoy import futures
 from deconvoy.futures import (
     Environment,
@@ -35,6 +36,9 @@ from deconvoy.futures import (
     wait_for_future,
     with_new_environment,
 )
+
+# Futures of `test_kills_at_random_lose_nothing`.
+MANY_KILLS = {"thread": 400, "fork": 60, "dask": 40}
 
 
 def test_what_a_function_returns_comes_back(environment: Environment) -> None:
@@ -106,8 +110,8 @@ def test_a_limit_is_changed_meanwhile(environment: Environment, gate: Gate) -> N
             futures.future_max_threads(wrong)
 
 
-def test_any_comes_in_the_order_of_finishing(environment: Environment) -> None:
-    one, other = Gate(), Gate()
+def test_any_comes_in_the_order_of_finishing(environment: Environment, tmp_path: Path) -> None:
+    one, other = Gate(tmp_path / "one"), Gate(tmp_path / "other")
     first, second = future(one.passes), future(other.passes)
     for each in (one, other):
         each.has_begun()
@@ -224,7 +228,7 @@ def test_a_future_that_only_waits_makes_room(environment: Environment) -> None:
 def test_environments_are_nested(environment: Environment, gate: Gate) -> None:
     outer = future(gate.passes, 1)
     gate.has_begun()
-    for kind in BACKENDS:
+    for kind in ("thread", "fork"):
         with with_new_environment(kind, max_threads=1) as inner:
             assert futures.environment() is inner
             assert futures.future_max_threads() == 1
@@ -242,12 +246,15 @@ def test_environments_are_nested(environment: Environment, gate: Gate) -> None:
     assert touch(outer) == 1
 
 
-def test_bodies_and_their_futures_are_in_the_environment_of_where_they_are_made() -> None:
-    with with_new_environment("thread", max_threads=3):
-        assert touch(future(present_kind)) == ("thread", 3)
-        assert touch(future(lambda: touch(future(present_kind)))) == ("thread", 3)
+def test_bodies_and_their_futures_are_in_the_environment_of_where_they_are_made(
+    opens: Opens,
+) -> None:
+    with opens(max_threads=3) as made:
+        expected = made.kind, 3
+        assert touch(future(present_kind)) == expected
+        assert touch(future(lambda: touch(future(present_kind)))) == expected
         waited = wait_for_future(future(lambda: wait_for_future(future(present_kind)).result()))
-        assert waited.result() == ("thread", 3)
+        assert waited.result() == expected
 
 
 def test_an_environment_begins_anew(environment: Environment, gate: Gate) -> None:
@@ -281,7 +288,7 @@ def test_hooks_are_called_where_a_future_runs(environment: Environment) -> None:
     futures.before_start_hooks.append(before)
     futures.after_finish_hooks.append(after)
     wait_for_future(future(add, 1))
-    is_here = environment.kind == "thread"
+    is_here = environment.kind != "fork"
     said = b""
     while said.count(b"\n") < 2:
         said += os.read(into, 100)
@@ -294,44 +301,41 @@ def test_hooks_are_called_where_a_future_runs(environment: Environment) -> None:
         os.close(end)
 
 
-def test_kills_at_random_lose_nothing() -> None:
+def test_kills_at_random_lose_nothing(opens: Opens, gate: Gate) -> None:
     """Prints its seed, with which it can be repeated."""
     seed = int(os.environ.get("FUTURES_SEED") or random.randrange(2**32))
     print(f"FUTURES_SEED={seed}")
     chance = random.Random(seed)
-    for kind, count in (("thread", 400), ("fork", 60)):
-        with with_new_environment(kind, max_threads=3) as made:
-            alive: list[tuple[int, future[int]]] = []
-            for number in range(count):
-                alive.append((number, future(add, number)))
-                if chance.random() < 0.3:
-                    alive.append((-1, future(loops)))  # type: ignore[arg-type]
-                if chance.random() < 0.5:
-                    kill_future(chance.choice(alive)[1], force=chance.random() < 0.5)
-            # Those that never end have places that others wait for.
-            for number, one in alive:
-                if number < 0:
-                    kill_future(one)
-            for number, one in alive:
-                try:
-                    assert touch(one) == number + 1
-                except FutureKilled:
-                    assert one.killed()
-            assert wait_for_all_futures(timeout=HANGS_AFTER_S) is not None
-            assert made.counts == (0, 0)
-            # No capacity is lost.
-            gate = Gate()
-            several = [future(gate.passes, number) for number in range(3)]
-            for _ in range(3):
-                gate.has_begun()
-            gate.open(3)
-            assert [touch(one) for one in several] == [0, 1, 2]
-            gate.close()
+    with opens(max_threads=3) as made:
+        alive: list[tuple[int, future[int]]] = []
+        for number in range(MANY_KILLS[made.kind]):
+            alive.append((number, future(add, number)))
+            if chance.random() < 0.3:
+                alive.append((-1, future(loops)))  # type: ignore[arg-type]
+            if chance.random() < 0.5:
+                kill_future(chance.choice(alive)[1], force=chance.random() < 0.5)
+        # Those that never end have places that others wait for.
+        for number, one in alive:
+            if number < 0:
+                kill_future(one)
+        for number, one in alive:
+            try:
+                assert touch(one) == number + 1
+            except FutureKilled:
+                assert one.killed()
+        assert wait_for_all_futures(timeout=HANGS_AFTER_S) is not None
+        assert made.counts == (0, 0)
+        # No capacity is lost.
+        several = [future(gate.passes, number) for number in range(3)]
+        for _ in range(3):
+            gate.has_begun()
+        gate.open(3)
+        assert [touch(one) for one in several] == [0, 1, 2]
 
 
 def test_an_unknown_back_end_is_told() -> None:
-    with pytest.raises(ValueError, match=r"no back end 'ray'; there are thread, fork$"):
+    with pytest.raises(ValueError, match=r"no back end 'ray'; there are thread, fork, dask$"):
         with_new_environment("ray")
-    for kind in BACKENDS:
+    for kind in ("thread", "fork"):
         with pytest.raises(ValueError, match="1 or more"):
             with_new_environment(kind, max_threads=-1)

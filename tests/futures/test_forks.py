@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import sys
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -67,8 +68,9 @@ def test_a_child_that_has_no_answer_is_told_with_its_cause(body: Any, says: str)
 
 
 class Odd(Exception):
-    def __init__(self, one: int, two: int) -> None:
-        super().__init__(f"{one} and {two}")
+    def __init__(self, one: int, other: int) -> None:
+        super().__init__(f"{one} and {other}")
+        self.lock = threading.Lock()
 
 
 def test_an_error_that_cannot_come_back_says_what_it_was() -> None:

@@ -6,11 +6,12 @@ import asyncio
 import concurrent.futures as standard
 import contextvars
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 from bodies import HANGS_AFTER_S, Gate, add, fails
-from deconvoy.futures import Environment, future, touch, wait_for_future
+from deconvoy.futures import Environment, FutureError, future, touch, wait_for_future
 
 variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="none")
 
@@ -36,8 +37,8 @@ def test_it_is_an_executor(environment: Environment) -> None:
             wrong(None)  # type: ignore[arg-type]
 
 
-def test_the_first_of_several_by_standard_means(environment: Environment) -> None:
-    one, other = Gate(), Gate()
+def test_the_first_of_several_by_standard_means(environment: Environment, tmp_path: Path) -> None:
+    one, other = Gate(tmp_path / "one"), Gate(tmp_path / "other")
     first, second = environment.submit(one.passes), environment.submit(other.passes)
     for each in (one, other):
         each.has_begun()
@@ -67,6 +68,11 @@ def test_context_variables_are_carried(environment: Environment) -> None:
         variable.set("the body's")
         return seen
 
+    if environment.kind == "dask":
+        # They are of one process, and that is told.
+        with pytest.raises(FutureError, match="body or its arguments cannot be pickled"):
+            touch(future(body))
+        return
     token = variable.set("the maker's")
     made = future(body)
     variable.reset(token)

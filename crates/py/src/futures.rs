@@ -361,18 +361,9 @@ impl Future {
         run::settle_outside(slf, FAILED, Some(outcome))
     }
 
-    /// Has it end as killed: whether it was not over, and the thread that runs it, which is to be told.
-    /// Whoever gets a thread calls `_told` when it has told it.
-    fn _kill(slf: &Bound<'_, Future>) -> PyResult<(bool, Option<u64>)> {
+    /// Ends it as killed, and tells the thread that runs it; whether it was not over.
+    fn _kill(slf: &Bound<'_, Future>) -> PyResult<bool> {
         run::kill(slf)
-    }
-
-    /// The thread was told.
-    fn _told(&self) {
-        let runner = lock(&self.inner).runner.clone();
-        if let Some(runner) = runner {
-            runner.told();
-        }
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -382,6 +373,11 @@ impl Future {
             visit.call(&body.call)?;
             visit.call(&body.keywords)?;
             visit.call(&body.context)?;
+        }
+        match &inner.place {
+            Some(Place::Threads(pool)) => visit.call(pool)?,
+            Some(Place::Other(other)) => visit.call(other)?,
+            None => {}
         }
         match &inner.outcome {
             Some(Outcome::Value(value)) => visit.call(value)?,

@@ -153,7 +153,9 @@ def with_new_environment(
     begun in it, also by its futures. Those of the outer one go on. At its end it waits for its
     futures; after an error, those that have not begun are cancelled.
 
-    `backend`: `thread` or `fork`. `max_threads`: how many run at a time; default: the cores.
+    `backend`: `thread`, `fork` or `dask`. `max_threads`: how many run at a time; default: the
+    cores. More `options`: those of the back end's class: `idle_s` for `thread`, `address` for
+    `dask`.
 
     Raises ValueError for an unknown back end or a limit below 1.
     """
@@ -165,7 +167,8 @@ def make_environment(
 ) -> Environment:
     """An environment, for whoever wants an executor.
 
-    Raises ValueError for an unknown back end or a limit below 1.
+    Raises ValueError for an unknown back end or a limit below 1; with `dask` ImportError without
+    Dask, and OSError when nobody answers at the `address`.
     """
     if backend == "thread":
         return ThreadEnvironment(max_threads, **options)
@@ -173,7 +176,11 @@ def make_environment(
         from deconvoy.futures.fork import ForkEnvironment
 
         return ForkEnvironment(max_threads, **options)
-    raise ValueError(f"no back end {backend!r}; there are thread, fork")
+    if backend == "dask":
+        from deconvoy.futures.cluster import ClusterEnvironment
+
+        return ClusterEnvironment(max_threads, **options)
+    raise ValueError(f"no back end {backend!r}; there are thread, fork, dask")
 
 
 @overload

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import contextvars
 import gc
 import os
 import pickle
@@ -58,6 +59,7 @@ class Failure(NamedTuple):
 
 
 def run(
+    context: contextvars.Context,
     call: Callable[[], Any],
     answers: socket.socket,
     output: int,
@@ -79,7 +81,8 @@ def run(
         if not has_place:
             os.read(tokens[0], 1)
             answers.sendall(HEAD.pack(STARTED, 0, 0))
-        kind, answer = outcome(call)
+        # What is caught of warnings is of a context, too, from Python 3.14 on.
+        kind, answer = context.run(outcome, call)
         flush()
         send(answers, kind, answer)
         os.write(tokens[1], b".")

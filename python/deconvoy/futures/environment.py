@@ -199,6 +199,19 @@ class Environments:
                 self.others.remove(environment)
                 self._say()
 
+    @contextlib.contextmanager
+    def within(self, environment: Environment) -> Iterator[None]:
+        """It is the present environment for the calling thread, and goes on after that."""
+        self.others.append(environment)
+        self._say()
+        token = _present.set(environment)
+        try:
+            yield
+        finally:
+            _present.reset(token)
+            self.others.remove(environment)
+            self._say()
+
     def replace_present(self, environment: Environment) -> None:
         """Has futures made in the present environment's place go to another one from now on."""
         before = self.present()

@@ -254,9 +254,9 @@ class ForkEnvironment(Environment):
             if pid == 0:
                 mine.detach()
                 hooks = self.before_start_hooks, self.after_finish_hooks
-                run = functools.partial(context.run, *call, **keywords)
+                run = functools.partial(*call, **keywords)
                 body = functools.partial(hooked, one, run, *hooks)
-                children.run(body, its, output, tokens, has_place)
+                children.run(context, body, its, output, tokens, has_place)
             its.close()
             mine.setblocking(False)
             made = Child(one, pid, mine, output)
@@ -464,7 +464,7 @@ class ForkEnvironment(Environment):
             mine = self._of.get(one)
             if mine is not None:
                 self._end(mine, signal.SIGKILL if force else signal.SIGTERM)
-        was_alive = bool(one._kill()[0])
+        was_alive = one._kill()
         if self._lost_place is not None:
             self._find_places()
         return was_alive

@@ -4,25 +4,14 @@ It is raised when the thread next runs Python code: in a loop at once, after a `
 another call in C when that returns, never in a thread that waits for a lock for ever.
 """
 
-from __future__ import annotations
-
 import ctypes
 
-from deconvoy.futures.errors import FutureKilled
-
-_set = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.py_object)(
+# Called with a `threading.get_ident()`, and what is to be raised there. Not by way of Python code,
+# which a signal could interrupt.
+tell = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.py_object)(
     ("PyThreadState_SetAsyncExc", ctypes.pythonapi)
 )
-_clear = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p)(
+# With None for the exception: takes back what the thread was told and has not noticed.
+forget = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p)(
     ("PyThreadState_SetAsyncExc", ctypes.pythonapi)
 )
-
-
-def tell(ident: int) -> None:
-    """Has FutureKilled raised in the thread with that `threading.get_ident()`."""
-    _set(ident, FutureKilled)
-
-
-def forget(ident: int) -> None:
-    """Takes back what a thread was told and has not noticed. It may be raised in here."""
-    _clear(ident, None)

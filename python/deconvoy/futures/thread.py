@@ -8,7 +8,6 @@ import weakref
 from typing import Any
 
 from deconvoy import _native
-from deconvoy.futures import kill as telling
 from deconvoy.futures.environment import ALIVE, Environment, Hook, checked_limit
 from deconvoy.futures.errors import FutureLost
 from deconvoy.futures.future import future
@@ -69,13 +68,7 @@ class ThreadEnvironment(_native.ThreadPool, Environment):
         """Ends it as killed; whether it was not over. The thread that runs it is told by an
         asynchronous exception, and another one takes its place. `force` has no more to give
         here."""
-        was_alive, ident = one._kill()
-        if ident is not None:
-            try:
-                telling.tell(ident)
-            finally:
-                one._told()
-        return was_alive
+        return one._kill()
 
     def join(self) -> None:
         """Waits for the threads to end, but for those that are stuck; for after `shutdown`."""

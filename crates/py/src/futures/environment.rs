@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use deconvoy_pool::{Need, Parker, Pool, Queue, Rest, Ticket};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
-use pyo3::intern;
+use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyList;
+use pyo3::{PyTraverseError, intern};
 
 use super::runner::{Runner, set_worker, with_worker};
+use super::wait::wait;
 use super::{Future, lock, run};
 
 /// Where a future runs.
@@ -139,8 +141,8 @@ impl ThreadPool {
         ThreadPool::meets_need(slf)
     }
 
-    /// One has finished that nobody is touching: it may be asked for.
-    pub fn has_finished(&self, future: &Bound<'_, Future>) {
+    /// One is about to be over that nobody is touching: it may be asked for.
+    pub fn finishes(&self, future: &Bound<'_, Future>) {
         let mut finished = lock(&self.finished);
         let place = finished.push(future.clone().unbind());
         lock(&future.get().inner).finished = Some(place);
@@ -297,10 +299,12 @@ impl ThreadPool {
     }
 
     /// The one that finished first of those that nobody has asked for.
-    fn _take_finished(&self) -> Option<Py<Future>> {
-        let future = lock(&self.finished).pop_oldest()?;
+    fn _take_finished(&self, py: Python<'_>) -> PyResult<Option<Py<Future>>> {
+        let Some(future) = lock(&self.finished).pop_oldest() else { return Ok(None) };
         lock(&future.get().inner).finished = None;
-        Some(future)
+        // A moment before it is.
+        wait(future.bind(py), None)?;
+        Ok(Some(future))
     }
 
     /// All futures that are not over: those that run, but for the calling thread's own, then those that
@@ -368,6 +372,20 @@ impl ThreadPool {
         self.pool.after_fork();
         self.stuck.store(0, Ordering::SeqCst);
         std::mem::take(&mut *lock(&self.running))
+    }
+
+    // What is queued is none of its: a worker has it then, which is alive.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.before)?;
+        visit.call(&self.after)?;
+        // Whoever holds the lock is at work with it: it is alive.
+        let Ok(finished) = self.finished.try_lock() else { return Ok(()) };
+        finished.iter().try_for_each(|future| visit.call(future))
+    }
+
+    fn __clear__(&self) {
+        let cleared = std::mem::take(&mut *lock(&self.finished));
+        drop(cleared);
     }
 }
 

@@ -91,16 +91,16 @@ pub fn run(
         Ok(value) => (DONE, Outcome::Value(value.clone_ref(py)), Some(value)),
         Err(error) => (FAILED, Outcome::from_raised(py, &error), None),
     };
-    // Not after it is over: whoever waits for it may look at what there is to run.
+    // Before it is over: whoever sees it over may look at what has finished, and at what there is to run;
+    // and never is it in neither.
+    if is_worker {
+        pool.finishes(future);
+    }
     remove_running(future, pool);
-    let settled = settle(future, state, Some(outcome), |over| {
-        if is_worker {
-            pool.has_finished(over);
-        }
-    });
-    let ran = match settled {
+    let ran = match settle(future, state, Some(outcome)) {
         Some(waiters) => Ran { waiters, value },
         None => {
+            pool.forget(future);
             comes_back(future, pool, runner)?;
             Ran { waiters: Vec::new(), value: None }
         }
@@ -150,7 +150,6 @@ fn settle(
     future: &Bound<'_, Future>,
     state: u8,
     outcome: Option<Outcome>,
-    before_told: impl FnOnce(&Bound<'_, Future>),
 ) -> Option<Vec<Arc<Parker>>> {
     let me = future.get();
     let (waiters, callbacks) = {
@@ -168,7 +167,6 @@ fn settle(
         me.state.store(state, Ordering::SeqCst);
         (std::mem::take(&mut inner.waiters), std::mem::take(&mut inner.callbacks))
     };
-    before_told(future);
     let is_watched = me.watched.swap(SETTLED, Ordering::SeqCst) == WATCHED;
     if !is_watched && callbacks.is_empty() {
         return Some(waiters);
@@ -189,7 +187,7 @@ pub fn settle_outside(
     state: u8,
     outcome: Option<Outcome>,
 ) -> PyResult<bool> {
-    let Some(waiters) = settle(future, state, outcome, |_| ()) else { return Ok(false) };
+    let Some(waiters) = settle(future, state, outcome) else { return Ok(false) };
     waiters.iter().for_each(|waiter| waiter.tell());
     Ok(true)
 }
@@ -234,22 +232,23 @@ pub fn withdraw(future: &Bound<'_, Future>, state: u8) -> PyResult<bool> {
     Ok(true)
 }
 
-/// Ends a future as killed: whether it was not over, and the thread that is to be told.
-pub fn kill(future: &Bound<'_, Future>) -> PyResult<(bool, Option<u64>)> {
+/// Ends a future as killed, and tells the thread that runs it; whether it was not over.
+pub fn kill(future: &Bound<'_, Future>) -> PyResult<bool> {
     if withdraw(future, KILLED)? {
-        return Ok((true, None));
+        return Ok(true);
     }
     let me = future.get();
     let runner = lock(&me.inner).runner.clone();
     let Some(runner) = runner else {
-        return Ok((settle_outside(future, KILLED, None)?, None));
+        return settle_outside(future, KILLED, None);
     };
-    // Counted before it is over: its thread waits to be told.
+    // Counted before it is over: its thread waits to be told. No Python code runs between here and
+    // there, which a signal could interrupt.
     runner.is_lost(future.py())?;
     if !settle_outside(future, KILLED, None)? {
         runner.told();
         runner.is_back(future.py());
-        return Ok((false, None));
+        return Ok(false);
     }
     // If it waits in here, it need not wait on.
     runner.parker.tell();
@@ -258,10 +257,8 @@ pub fn kill(future: &Bound<'_, Future>) -> PyResult<(bool, Option<u64>)> {
         remove_running(future, pool.get());
         pool.get().tell_any();
     }
-    if !runner.is_in(future) {
-        // It is in a body within this one, which is not to hear of it: it looks when it is back.
-        runner.told();
-        return Ok((true, None));
-    }
-    Ok((true, Some(runner.ident)))
+    // Where it is in a body within this one, that is not to hear of it: it looks when it is back.
+    let told = if runner.is_in(future) { runner.tell_killed(future.py()) } else { Ok(()) };
+    runner.told();
+    told.map(|()| true)
 }

@@ -158,12 +158,14 @@ impl Runner {
             py.detach(|| std::thread::sleep(Duration::from_micros(50)));
         }
         let kill = py.import("deconvoy.futures.kill")?;
-        // It may be raised by what is to forget it.
-        while let Err(error) = kill.call_method1("forget", (self.ident,)) {
-            if !error.is_instance(py, killed_class(py)?) {
-                return Err(error);
-            }
-        }
+        kill.getattr("forget")?.call1((self.ident, py.None()))?;
+        Ok(())
+    }
+
+    /// Tells its thread that what it runs was killed.
+    pub fn tell_killed(&self, py: Python<'_>) -> PyResult<()> {
+        let kill = py.import("deconvoy.futures.kill")?;
+        kill.getattr("tell")?.call1((self.ident, killed_class(py)?))?;
         Ok(())
     }
 

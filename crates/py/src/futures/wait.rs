@@ -117,7 +117,7 @@ fn forget(future: &Bound<'_, Future>) -> PyResult<()> {
     Ok(())
 }
 
-fn wait(future: &Bound<'_, Future>, timeout: Option<f64>) -> PyResult<()> {
+pub fn wait(future: &Bound<'_, Future>, timeout: Option<f64>) -> PyResult<()> {
     let py = future.py();
     let me = future.get();
     if me.is_over() {

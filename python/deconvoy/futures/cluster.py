@@ -1,0 +1,373 @@
+"""Futures on a Dask cluster: other machines, or processes of this one that stay.
+
+At most `max_threads` of an environment's are at the cluster at a time; the others wait here, so
+that they can be counted, cancelled and killed as anywhere. Dask's client has one thread for
+answers; it hands them to threads of ours, which settle the futures, and may wait for others.
+"""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import contextlib
+import functools
+import itertools
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from deconvoy._native import blocks, unblocks
+from deconvoy.futures.child import Failure, RemoteTraceback
+from deconvoy.futures.environment import ALIVE, Environment, Hook, checked_limit
+from deconvoy.futures.errors import FutureError, FutureLost
+from deconvoy.futures.future import future
+from deconvoy.futures.thread import ThreadEnvironment
+
+try:
+    import cloudpickle
+    import distributed
+
+    from deconvoy.futures import there
+except ImportError as error:
+    raise ImportError(
+        "futures on a cluster need Dask: install 'deconvoy[cluster]'", name=error.name
+    ) from error
+
+# How often somebody that waits looks whether the interpreter has a signal for it, in seconds.
+LOOK_S = 0.2
+
+_numbers = itertools.count(1)
+
+
+class ClusterEnvironment(Environment):
+    """Futures run by the workers of a Dask cluster, `max_threads` of them at a time.
+
+    `address`: the scheduler's; without one, a cluster is started on this machine when the first
+    future is made, one process for each of `max_threads`, and ended with the environment.
+    `timeout_s`: how long it is waited for the scheduler; default: Dask's.
+    `max_threads`: default: as many as the cluster has threads; without a cluster, the cores.
+
+    Functions, arguments and results are pickled (functions of the program itself by value). A
+    future sees nothing of the memory here, nor its context variables. What it prints is in the
+    worker's output. Hooks are called here: when a future is sent, and when its answer is there.
+
+    Raises ImportError without Dask, OSError when nobody answers at the address.
+    """
+
+    kind = "dask"
+
+    def __init__(
+        self,
+        max_threads: int | None = None,
+        *,
+        address: str | None = None,
+        timeout_s: float | None = None,
+        is_within: bool = False,
+    ) -> None:
+        self._address = address
+        self._timeout_s = timeout_s
+        # In a worker of that cluster.
+        self._is_within = is_within
+        self._wanted = None if max_threads is None else checked_limit(max_threads)
+        self._before: list[Hook] = []
+        self._after: list[Hook] = []
+        self._begin()
+        if address is not None and not is_within:
+            # A wrong address is told where it was written.
+            self._connected()
+        ALIVE.add(self)
+
+    def _begin(self) -> None:
+        self._changed = threading.Condition(threading.RLock())
+        self._pending: collections.deque[future[Any]] = collections.deque()
+        self._running: dict[future[Any], Any] = {}
+        self._finished: collections.deque[future[Any]] = collections.deque()
+        self._answers = ThreadEnvironment(2)
+        self._client: Any = None
+        self._cluster: Any = None
+
+    def another(self) -> ClusterEnvironment:
+        made = ClusterEnvironment(
+            self._wanted,
+            address=self._address,
+            timeout_s=self._timeout_s,
+            is_within=self._is_within,
+        )
+        made.before_start_hooks.extend(self.before_start_hooks)
+        made.after_finish_hooks.extend(self.after_finish_hooks)
+        return made
+
+    # The cluster.
+
+    def _connected(self) -> Any:
+        with self._changed:
+            if self._client is None:
+                self._client = self._connect()
+            return self._client
+
+    def _connect(self) -> Any:
+        if self._is_within:
+            return distributed.get_client()
+        if self._address is not None:
+            options = {} if self._timeout_s is None else {"timeout": self._timeout_s}
+            return distributed.Client(self._address, set_as_default=False, **options)
+        # Not by multiprocessing, which would run a program's file again that has no guard for it.
+        self._cluster = distributed.deploy.subprocess.SubprocessCluster(
+            n_workers=self._wanted or checked_limit(None),
+            threads_per_worker=1,
+            dashboard_address=None,
+            silence_logs=logging.CRITICAL,
+        )
+        client = distributed.Client(self._cluster, set_as_default=False)
+        client.register_plugin(there.Paths())
+        return client
+
+    # Settings.
+
+    @property
+    def max_threads(self) -> int:
+        if self._wanted is None:
+            if self._address is None:
+                return checked_limit(None)
+            self._wanted = max(sum(self._connected().nthreads().values()), 1)
+        return self._wanted
+
+    @max_threads.setter
+    def max_threads(self, limit: int) -> None:
+        with self._changed:
+            self._wanted = checked_limit(limit)
+            if self._cluster is not None and len(self._cluster.workers) < limit:
+                self._cluster.scale(limit)
+        self._fill()
+
+    @property
+    def before_start_hooks(self) -> list[Hook]:
+        return self._before
+
+    @property
+    def after_finish_hooks(self) -> list[Hook]:
+        return self._after
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        with self._changed:
+            return len(self._running), len(self._pending)
+
+    # Starting.
+
+    def _start(self, one: future[Any]) -> None:
+        self._connected()
+        with self._changed:
+            self._pending.append(one)
+        self._fill()
+
+    def _fill(self) -> None:
+        """Sends what may run."""
+        while True:
+            with self._changed:
+                if not self._pending or len(self._running) >= self.max_threads:
+                    return
+                one = self._pending.popleft()
+                taken = one._take_body()
+                if taken is None:
+                    continue
+                # Its place is taken; what runs it comes below.
+                self._running[one] = None
+                one._begin()
+            self._send(one, *taken[:2])
+
+    def _send(self, one: future[Any], call: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        try:
+            for hook in self._before:
+                hook(one)
+        except Exception as error:
+            self._over(one, error)
+            return
+        try:
+            pickled = cloudpickle.dumps((call, keywords))
+        except Exception as why:
+            name = getattr(call[0], "__qualname__", repr(call[0]))
+            self._over(one, FutureError(f"{name} or its arguments cannot be pickled: {why}"))
+            return
+        client = self._connected()
+        key = f"deconvoy-{os.getpid()}-{next(_numbers)}-{id(self):x}"
+        where = there.Where(client.scheduler.address, self.max_threads)
+        sent = client.submit(there.run, key, pickled, where, key=key, pure=False)
+        with self._changed:
+            if one in self._running:
+                self._running[one] = sent
+            else:
+                # It was killed meanwhile.
+                sent.cancel()
+                return
+        answered = functools.partial(self._answers.submit, self._answered, one)
+        sent.add_done_callback(answered)
+
+    # Answers.
+
+    def _answered(self, one: future[Any], sent: Any) -> None:
+        with self._changed:
+            if self._running.get(one) is not sent:
+                return
+        try:
+            answer = sent.result()
+        except Exception as error:
+            self._over(one, lost(error))
+        else:
+            if isinstance(answer, there.Value):
+                self._over(one, None, answer.content)
+            else:
+                self._over(one, with_traceback(answer))
+        finally:
+            sent.release()
+
+    def _over(self, one: future[Any], error: BaseException | None, value: Any = None) -> None:
+        # Among the finished before it is over: whoever sees that may look for it there.
+        with self._changed:
+            self._finished.append(one)
+            self._running.pop(one, None)
+        was_first = one._settle(value) if error is None else one._fail(error)
+        with self._changed:
+            if not was_first:
+                self._forget(one)
+            self._changed.notify_all()
+        self._fill()
+        for hook in self._after:
+            with contextlib.suppress(Exception):
+                hook(one)
+
+    # What an environment is asked.
+
+    def kill(self, one: future[Any], force: bool = False) -> bool:
+        """Ends it as killed; whether it was not over. The worker's thread that runs it is told by
+        an asynchronous exception; with `force`, a worker of a cluster that was started here is
+        started anew."""
+        with self._changed:
+            sent = self._running.pop(one, None)
+        was_alive = one._kill()
+        if sent is not None:
+            self._interrupt(sent, force)
+        with self._changed:
+            self._changed.notify_all()
+        self._fill()
+        return was_alive
+
+    def _interrupt(self, sent: Any, force: bool) -> None:
+        client = self._connected()
+        found = client.run(there.interrupt, sent.key, on_error="ignore")
+        sent.cancel()
+        if force and self._cluster is not None:
+            client.restart_workers([worker for worker, runs in found.items() if runs])
+
+    def _wait(self, one: future[Any], timeout: float | None) -> None:
+        with self._waiting():
+            self._wait_until(one._done_already, timeout)
+
+    def _wait_until(self, holds: Any, timeout: float | None) -> None:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._changed:
+            while not holds():
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    raise TimeoutError
+                self._changed.wait(LOOK_S if left is None else min(left, LOOK_S))
+
+    @contextlib.contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """Whoever waits in a worker's thread, be it a cluster's or of threads, makes room."""
+        blocks()
+        if self._is_within:
+            distributed.secede()
+        try:
+            yield
+        finally:
+            if self._is_within:
+                distributed.rejoin()
+            unblocks()
+
+    def _wait_any(self, timeout: float | None) -> bool:
+        with self._waiting():
+            self._wait_until(lambda: self._finished or not self._unfinished(), timeout)
+        return bool(self._finished or self._unfinished())
+
+    def _take_finished(self) -> future[Any] | None:
+        with self._changed:
+            one = self._finished.popleft() if self._finished else None
+        if one is not None:
+            # A moment before it is.
+            self._wait_until(one._done_already, None)
+        return one
+
+    def _forget(self, one: future[Any]) -> None:
+        with self._changed, contextlib.suppress(ValueError):
+            self._finished.remove(one)
+
+    def _unfinished(self) -> list[future[Any]]:
+        with self._changed:
+            return [*self._running, *self._pending]
+
+    def _withdrawn(self, one: future[Any]) -> None:
+        """It was cancelled or killed before it had a place."""
+        with self._changed:
+            with contextlib.suppress(ValueError):
+                self._pending.remove(one)
+            self._changed.notify_all()
+
+    def _look(self, timeout: float | None) -> None:
+        """Whoever settles one does it without being asked."""
+
+    def _watched(self, one: future[Any]) -> None:
+        """It is settled by a thread in any case."""
+
+    def _close(self) -> None:
+        with self._changed:
+            if self._unfinished():
+                return
+            client, cluster = self._client, self._cluster
+            self._client = self._cluster = None
+        if client is not None and not self._is_within:
+            client.close()
+        if cluster is not None:
+            cluster.close()
+
+    def _forked(self) -> None:
+        alive = self._unfinished()
+        # What the parent has of Dask's works in the parent only; nobody here may close it.
+        _kept.append((self._client, self._cluster, self._running))
+        self._begin()
+        for one in alive:
+            one._lose(FutureLost("it ran beside this process, at a cluster of the parent's"))
+
+
+def at_exit() -> None:
+    """All that was begun is done."""
+    for one in list(ALIVE):
+        if isinstance(one, ClusterEnvironment) and not one._is_within:
+            with contextlib.suppress(Exception):
+                one.wait_for_all(None)
+            one._close()
+
+
+# Before threads are waited for, at the end of the interpreter, some of Dask's among them.
+threading._register_atexit(at_exit)  # type: ignore[attr-defined]
+
+# Of parents.
+_kept: list[Any] = []
+
+
+def lost(error: Exception) -> BaseException:
+    """What it means that Dask has no answer."""
+    if isinstance(error, distributed.scheduler.KilledWorker):
+        return FutureLost("its worker ended before it had an answer, each time it was tried")
+    if isinstance(error, concurrent.futures.CancelledError):
+        return FutureLost("the cluster has cancelled it, or was closed")
+    return FutureLost(f"the cluster has no answer: {error}")
+
+
+def with_traceback(failure: Failure) -> BaseException:
+    if failure.traceback:
+        failure.error.__cause__ = RemoteTraceback(failure.traceback)
+    return failure.error
