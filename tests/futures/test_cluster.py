@@ -61,7 +61,7 @@ def test_all_of_its_threads_are_used_if_nothing_is_said(cluster: str) -> None:
 
 
 def test_where_nobody_answers_is_told() -> None:
-    with pytest.raises(OSError, match="127.0.0.1:1"):
+    with pytest.raises(OSError, match=r"127\.0\.0\.1:1"):
         with_new_environment("dask", address="tcp://127.0.0.1:1", timeout_s=0.5)
 
 

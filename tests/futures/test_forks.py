@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import faulthandler
+import functools
 import gc
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -24,6 +28,8 @@ from deconvoy.futures import (
     wait_for_future,
     with_new_environment,
 )
+from deconvoy.futures.answers import descendants
+from deconvoy.futures.fork import ForkEnvironment
 
 
 def test_somebody_else_may_reap_a_child() -> None:
@@ -48,13 +54,20 @@ def test_a_child_has_the_state_of_the_call(gate: Gate) -> None:
         assert made == []
 
 
+def aborts() -> None:
+    # That of the tests would write to their output.
+    faulthandler.disable()
+    os.write(2, b"last words\n")
+    os.abort()
+
+
 @pytest.mark.parametrize(
     ("body", "says"),
     [
         (lambda: os.kill(os.getpid(), signal.SIGKILL), "ended by SIGKILL"),
         (lambda: os._exit(3), "exited with status 3 before it had an answer"),
         (lambda: sys.exit(4), r"it called sys.exit\(4\)"),
-        (lambda: (os.write(2, b"last words\n"), os.abort()), "SIGABRT.*last words"),
+        (aborts, "SIGABRT.*last words"),
         (lambda: lambda: 1, "its result, a function, cannot be pickled"),
     ],
 )
@@ -144,6 +157,89 @@ def test_a_child_that_does_not_listen_is_killed_all_the_same() -> None:
         assert kill_future(one)
         assert touch(future(add, 1)) == 2
     assert not children()
+
+
+def tree(gate: Gate) -> None:
+    """Has a future of its own, and runs a command."""
+    with with_new_environment("fork"):
+        future(gate.passes)
+        subprocess.run(["sleep", "1000"], check=False)
+
+
+def test_what_descends_from_a_killed_child_is_killed(gate: Gate) -> None:
+    with with_new_environment("fork") as made:
+        assert isinstance(made, ForkEnvironment)
+        for force in (False, True):
+            one = future(tree, gate)
+            gate.has_begun()
+            pid = made._of[one].pid
+            until(functools.partial(has_descendants, pid, 2))
+            all_of_it = {pid, *descendants(pid)}
+            assert kill_future(one, force=force)
+            until(functools.partial(are_over, all_of_it))
+
+
+def has_descendants(pid: int, many: int) -> bool:
+    return len(descendants(pid)) == many
+
+
+def are_over(pids: set[int]) -> bool:
+    return not any(map(is_alive, pids))
+
+
+def is_alive(pid: int) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        # That of a zombie is empty.
+        return Path(f"/proc/{pid}/cmdline").read_bytes() != b""
+    return False
+
+
+def dies_after(gate: Gate) -> None:
+    """Leaves a child behind."""
+    if os.fork() == 0:
+        gate.passes()
+        os._exit(0)
+    with with_new_environment("fork"):
+        future(gate.passes)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_child_that_leaves_others_behind_is_seen_to_end(gate: Gate) -> None:
+    with with_new_environment("fork"):
+        one = future(dies_after, gate)
+        with pytest.raises(FutureLost, match="SIGKILL"):
+            touch(one)
+        gate.open(2)
+
+
+ORPHANS = """
+import os, signal, sys
+from deconvoy import future
+import deconvoy.futures as futures
+
+def waits(number):
+    parent = os.getppid()
+    if number == 0:
+        os.kill(parent, signal.SIGKILL)
+    while os.getppid() == parent:
+        pass
+    os.write(int(sys.argv[1]), b"%d" % number)
+
+futures._environments.replace_present(futures.make_environment("fork", 1))
+several = [future(waits, number) for number in range(5)]
+signal.pause()
+"""
+
+
+def test_children_that_wait_end_with_their_parent() -> None:
+    out, into = os.pipe()
+    command = [sys.executable, "-c", ORPHANS, str(into)]
+    with subprocess.Popen(command, pass_fds=[into]) as process:
+        os.close(into)
+        # Until all have ended.
+        with open(out, "rb") as said:
+            assert said.read() == b"0"
+    assert process.returncode == -signal.SIGKILL
 
 
 def test_futures_of_the_parent_in_a_forked_child(gate: Gate) -> None:

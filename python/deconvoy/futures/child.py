@@ -38,6 +38,20 @@ LARGE = 1 << 16
 ALIGNED = 64
 
 
+# What this process answers over, if it is a child.
+_mine: list[socket.socket] = []
+
+
+def forked() -> None:
+    """In a child's child: if it stayed open here, the end of the child would not be seen."""
+    for answers in _mine:
+        answers.close()
+    _mine.clear()
+
+
+os.register_at_fork(after_in_child=forked)
+
+
 class Answer(NamedTuple):
     """What a child has to say beside its value or error."""
 
@@ -57,12 +71,19 @@ class Failure(NamedTuple):
     error: BaseException
     traceback: str
 
+    def with_traceback(self) -> BaseException:
+        """The error, caused by its traceback as text."""
+        if self.traceback:
+            self.error.__cause__ = RemoteTraceback(self.traceback)
+        return self.error
+
 
 def run(
     context: contextvars.Context,
     call: Callable[[], Any],
     answers: socket.socket,
     output: int,
+    parent: int,
     tokens: tuple[int, int],
     has_place: bool,
 ) -> None:
@@ -70,6 +91,7 @@ def run(
     ends."""
     status = 1
     try:
+        _mine.append(answers)
         # What is there now is looked at by no collection: it would be copied.
         if not is_free_threaded():
             gc.freeze()
@@ -80,6 +102,9 @@ def run(
         sys.stdout, sys.stderr = stream(sys.stdout, 1), stream(sys.stderr, 2)
         if not has_place:
             os.read(tokens[0], 1)
+            if os.getppid() != parent:
+                # Nobody wants the answer any more.
+                return
             answers.sendall(HEAD.pack(STARTED, 0, 0))
         # What is caught of warnings is of a context, too, from Python 3.14 on.
         kind, answer = context.run(outcome, call)
@@ -88,6 +113,9 @@ def run(
         os.write(tokens[1], b".")
         status = 0
     finally:
+        if status and os.getppid() != parent:
+            # There is nobody to give it back; others that wait are to see that.
+            os.write(tokens[1], b".")
         os._exit(status)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import contextlib
-import functools
 import itertools
 import logging
 import os
@@ -20,7 +19,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from deconvoy._native import blocks, unblocks
-from deconvoy.futures.child import Failure, RemoteTraceback
 from deconvoy.futures.environment import ALIVE, Environment, Hook, checked_limit
 from deconvoy.futures.errors import FutureError, FutureLost
 from deconvoy.futures.future import future
@@ -52,7 +50,9 @@ class ClusterEnvironment(Environment):
 
     Functions, arguments and results are pickled (functions of the program itself by value). A
     future sees nothing of the memory here, nor its context variables. What it prints is in the
-    worker's output. Hooks are called here: when a future is sent, and when its answer is there.
+    worker's output. A cluster that was not started here may run one again whose worker ended
+    (Dask's `allowed-failures`). Hooks are called here: when a future is sent, and when its answer
+    is there.
 
     Raises ImportError without Dask, OSError when nobody answers at the address.
     """
@@ -83,6 +83,7 @@ class ClusterEnvironment(Environment):
     def _begin(self) -> None:
         self._changed = threading.Condition(threading.RLock())
         self._pending: collections.deque[future[Any]] = collections.deque()
+        # What Dask calls a future.
         self._running: dict[future[Any], Any] = {}
         self._finished: collections.deque[future[Any]] = collections.deque()
         self._answers = ThreadEnvironment(2)
@@ -115,14 +116,21 @@ class ClusterEnvironment(Environment):
             options = {} if self._timeout_s is None else {"timeout": self._timeout_s}
             return distributed.Client(self._address, set_as_default=False, **options)
         # Not by multiprocessing, which would run a program's file again that has no guard for it.
+        count = self._wanted or checked_limit(None)
         self._cluster = distributed.deploy.subprocess.SubprocessCluster(
-            n_workers=self._wanted or checked_limit(None),
+            n_workers=count,
             threads_per_worker=1,
             dashboard_address=None,
             silence_logs=logging.CRITICAL,
+            # What has ended one worker is not sent to another.
+            scheduler_kwargs={"allowed_failures": 0},
         )
         client = distributed.Client(self._cluster, set_as_default=False)
         client.register_plugin(there.Paths())
+        client.wait_for_workers(count)
+        # A worker that ends before its nanny has seen it start is not replaced.
+        while not all(client.run(there.is_ready, nanny=True).values()):
+            time.sleep(0.01)
         return client
 
     # Settings.
@@ -203,14 +211,13 @@ class ClusterEnvironment(Environment):
                 # It was killed meanwhile.
                 sent.cancel()
                 return
-        answered = functools.partial(self._answers.submit, self._answered, one)
-        sent.add_done_callback(answered)
+        sent.add_done_callback(lambda it: self._answers.submit(self._answered, one, it))
 
     # Answers.
 
     def _answered(self, one: future[Any], sent: Any) -> None:
         with self._changed:
-            if self._running.get(one) is not sent:
+            if one not in self._running:
                 return
         try:
             answer = sent.result()
@@ -220,7 +227,7 @@ class ClusterEnvironment(Environment):
             if isinstance(answer, there.Value):
                 self._over(one, None, answer.content)
             else:
-                self._over(one, with_traceback(answer))
+                self._over(one, answer.with_traceback())
         finally:
             sent.release()
 
@@ -365,9 +372,3 @@ def lost(error: Exception) -> BaseException:
     if isinstance(error, concurrent.futures.CancelledError):
         return FutureLost("the cluster has cancelled it, or was closed")
     return FutureLost(f"the cluster has no answer: {error}")
-
-
-def with_traceback(failure: Failure) -> BaseException:
-    if failure.traceback:
-        failure.error.__cause__ = RemoteTraceback(failure.traceback)
-    return failure.error

@@ -12,7 +12,7 @@ import threading
 from typing import Any, NamedTuple
 
 import cloudpickle
-from distributed import WorkerPlugin
+import distributed
 
 from deconvoy.futures import child, kill
 from deconvoy.futures.errors import FutureError, FutureKilled
@@ -35,7 +35,7 @@ class Where(NamedTuple):
     max_threads: int
 
 
-class Paths(WorkerPlugin):  # type: ignore[misc]
+class Paths(distributed.WorkerPlugin):  # type: ignore[misc]
     """A worker on the same machine finds the modules that its client finds."""
 
     def __init__(self) -> None:
@@ -43,6 +43,12 @@ class Paths(WorkerPlugin):  # type: ignore[misc]
 
     def setup(self, worker: Any) -> None:
         sys.path += [path for path in self.paths if path not in sys.path]
+
+
+def is_ready(dask_worker: Any) -> bool:
+    """Run by a nanny, which gets itself."""
+    ready: bool = dask_worker.status == distributed.Status.running
+    return ready
 
 
 def run(key: str, pickled: bytes, where: Where) -> Value | child.Failure:

@@ -1,0 +1,164 @@
+"""Children of fork futures as their parent sees them, and what they say."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import pickle
+import signal
+import socket
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from deconvoy.futures import child as children
+from deconvoy.futures.errors import FutureKilled, FutureLost
+from deconvoy.futures.future import future
+
+
+class Answer(NamedTuple):
+    """As it came: which, its pickle, and the buffers beside it."""
+
+    kind: bytes
+    data: Any
+    buffers: list[Any]
+
+    def settle(self, one: future[Any]) -> bool:
+        """Ends the future with it, and issues its warnings; whether the future was not over."""
+        try:
+            content, told = pickle.loads(self.data, buffers=self.buffers)
+        except FutureKilled:
+            # Of this thread.
+            raise
+        except Exception as error:
+            return one._fail(FutureLost(f"its answer cannot be read: {error}"))
+        for category, text, file, line in told:
+            with contextlib.suppress(Warning):
+                warnings.warn_explicit(text, category, file, line)
+        if self.kind == children.VALUE:
+            return one._settle(content)
+        failure: children.Failure = content
+        return one._fail(failure.with_traceback())
+
+
+class Child:
+    """A child process, as its parent sees it."""
+
+    def __init__(self, one: future[Any], pid: int, answers: socket.socket, output: int) -> None:
+        self.future = one
+        self.pid = pid
+        self.answers = answers
+        self.has_started = False
+        # Its place to run was given back for it.
+        self.is_replaced = False
+        self.killed_at: float | None = None
+        self._output = output
+        self._received = bytearray()
+        self._files: list[int] = []
+
+    def output(self) -> str:
+        """What it has printed so far."""
+        size = os.fstat(self._output).st_size
+        return os.pread(self._output, size, 0).decode(errors="replace") if size else ""
+
+    def receive(self) -> tuple[bool, Answer | None]:
+        """Whether it has said its last, and what."""
+        while True:
+            try:
+                data, files, _, _ = socket.recv_fds(self.answers, 1 << 16, 4)
+            except BlockingIOError:
+                return False, None
+            except ConnectionResetError:
+                data, files = b"", []
+            self._files += files
+            self._received += data
+            if (answer := self._take_in()) is not None:
+                return True, answer
+            if not data:
+                return True, None
+
+    def _take_in(self) -> Answer | None:
+        """The whole answer, if it is there."""
+        head = children.HEAD
+        while len(self._received) >= head.size:
+            kind, length, count = head.unpack_from(self._received)
+            if kind == children.STARTED:
+                self.has_started = True
+                self.future._begin()
+                del self._received[: head.size]
+                continue
+            begin = head.size + count * children.LENGTH.size
+            if len(self._received) < begin:
+                return None
+            lengths = [
+                children.LENGTH.unpack_from(self._received, head.size + place * 8)[0]
+                for place in range(count)
+            ]
+            total = length + sum(lengths)
+            if total >= children.LARGE:
+                return Answer(kind, *from_file(self._files.pop(), length, lengths))
+            if len(self._received) < begin + total:
+                return None
+            view = memoryview(bytes(self._received))[begin:]
+            buffers, end = [], length
+            for size in lengths:
+                buffers.append(bytearray(view[end : end + size]))
+                end += size
+            return Answer(kind, view[:length], buffers)
+        return None
+
+    def close(self) -> None:
+        # Another thread may wait for it.
+        with contextlib.suppress(OSError):
+            self.answers.shutdown(socket.SHUT_RDWR)
+        self.answers.close()
+        os.close(self._output)
+        for file in self._files:
+            os.close(file)
+        self._files.clear()
+
+    def leave(self) -> None:
+        """In a process that has this one's descriptors by a fork: it is another's."""
+        self.answers.close()
+        os.close(self._output)
+
+    def reap(self, options: int) -> int | None:
+        """The exit code, if it has ended (negative: a signal); None: it has not. 0 also if somebody
+        else has taken it."""
+        try:
+            ended, status = os.waitpid(self.pid, options)
+        except ChildProcessError:
+            return 0
+        return os.waitstatus_to_exitcode(status) if ended else None
+
+    def signal(self, how: signal.Signals) -> None:
+        """To it and to all that descend from it: futures of its own, commands that it runs."""
+        with contextlib.suppress(ProcessLookupError):
+            # So that it begins no others meanwhile.
+            os.kill(self.pid, signal.SIGSTOP)
+        for pid in [*descendants(self.pid), self.pid]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, how)
+                os.kill(pid, signal.SIGCONT)
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that a process has begun and those of these, as far as they are alive."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            for one in (thread / "children").read_text().split():
+                found += [int(one), *descendants(int(one))]
+    return found
+
+
+def from_file(file: int, length: int, lengths: list[int]) -> tuple[memoryview, list[memoryview]]:
+    """The pickle and its buffers, from a file in memory, which is closed and stays mapped as long
+    as they are used."""
+    size = os.fstat(file).st_size
+    mapped = memoryview(mmap.mmap(file, size))
+    os.close(file)
+    begins = children.places(length, lengths)
+    views = [mapped[at : at + size] for at, size in zip(begins, [length, *lengths], strict=True)]
+    return views[0], views[1:]

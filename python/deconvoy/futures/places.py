@@ -1,0 +1,93 @@
+"""Places to run, which children take for themselves: a pipe with as many bytes as may run.
+
+Nobody in the parent has to look for who is next. What it costs: a child that is killed between its
+taking a place and its saying so loses it, which is found by counting.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import fcntl
+import os
+import termios
+
+
+class Places:
+    """`limit` places, as long as there is a pipe: from `open` to `drop`."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.pipe: tuple[int, int] | None = None
+        # Another way to its end, by which this process takes what is there and never waits.
+        self._taker = -1
+        # Places that are to be taken away as soon as they are given back.
+        self.excess = 0
+        # A child was killed that may have had a place: so many were missing when that was looked
+        # at.
+        self.lost: int | None = None
+
+    def open(self) -> tuple[int, int]:
+        if self.pipe is None:
+            self.pipe = os.pipe()
+            flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+            self._taker = os.open(f"/proc/self/fd/{self.pipe[0]}", flags)
+            self.give(self.limit)
+        return self.pipe
+
+    def drop(self) -> None:
+        """Nobody has a place, nor waits for one."""
+        if self.pipe is not None:
+            for end in (*self.pipe, self._taker):
+                os.close(end)
+            self.pipe, self.excess, self.lost = None, 0, None
+
+    def change(self, limit: int) -> None:
+        if self.pipe is not None:
+            if limit > self.limit:
+                self.give(limit - self.limit)
+            else:
+                self.excess += self.limit - limit
+                self.take_excess()
+        self.limit = limit
+
+    def give(self, count: int) -> None:
+        taken_back = min(count, self.excess)
+        self.excess -= taken_back
+        if self.pipe is not None and count > taken_back:
+            os.write(self.pipe[1], b"." * (count - taken_back))
+
+    def take(self) -> bool:
+        """Takes a place, if one is free."""
+        if self.pipe is None:
+            return False
+        with contextlib.suppress(BlockingIOError):
+            return bool(os.read(self._taker, 1))
+        return False
+
+    def take_excess(self) -> None:
+        """Takes away what places are free and not wanted any more."""
+        while self.excess and self.take():
+            self.excess -= 1
+
+    def missing(self, taken: int) -> int:
+        """How many neither those have that have said so, `taken` of them, nor anybody can take."""
+        if self.pipe is None:
+            return 0
+        free = array.array("i", [0])
+        fcntl.ioctl(self.pipe[0], termios.FIONREAD, free)
+        return self.limit + self.excess - free[0] - taken
+
+    def audit(self, taken: int) -> None:
+        """Makes good for a place whose child ended before it could say that it had it: one that is
+        missing twice in a row."""
+        missing = self.missing(taken)
+        if missing > 0 and missing != self.lost:
+            self.lost = missing
+            return
+        self.make_good(missing)
+
+    def make_good(self, missing: int) -> None:
+        if missing > 0:
+            self.give(missing)
+        self.lost = None
