@@ -29,7 +29,7 @@ from deconvoy.futures import (
     with_new_environment,
 )
 from deconvoy.futures.answers import descendants
-from deconvoy.futures.fork import ForkEnvironment
+from deconvoy.futures.fork import CHILD, ForkEnvironment
 
 
 def test_somebody_else_may_reap_a_child() -> None:
@@ -172,7 +172,7 @@ def test_what_descends_from_a_killed_child_is_killed(gate: Gate) -> None:
         for force in (False, True):
             one = future(tree, gate)
             gate.has_begun()
-            pid = made._of[one].pid
+            pid = one.__dict__[CHILD].pid
             until(functools.partial(has_descendants, pid, 2))
             all_of_it = {pid, *descendants(pid)}
             assert kill_future(one, force=force)

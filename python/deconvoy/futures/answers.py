@@ -7,7 +7,6 @@ import mmap
 import os
 import pickle
 import signal
-import socket
 import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,9 +42,10 @@ class Answer(NamedTuple):
 
 
 class Child:
-    """A child process, as its parent sees it."""
+    """A child process, as its parent sees it. `answers`, `large`, `output`: the parent's end of the
+    pipe, and the files in memory of what is large and of what it prints."""
 
-    def __init__(self, one: future[Any], pid: int, answers: socket.socket, output: int) -> None:
+    def __init__(self, one: future[Any], pid: int, answers: int, large: int, output: int) -> None:
         self.future = one
         self.pid = pid
         self.answers = answers
@@ -53,25 +53,22 @@ class Child:
         # Its place to run was given back for it.
         self.is_replaced = False
         self.killed_at: float | None = None
+        self._large = large
         self._output = output
         self._received = bytearray()
-        self._files: list[int] = []
 
     def output(self) -> str:
         """What it has printed so far."""
-        size = os.fstat(self._output).st_size
+        size = os.lseek(self._output, 0, os.SEEK_END)
         return os.pread(self._output, size, 0).decode(errors="replace") if size else ""
 
     def receive(self) -> tuple[bool, Answer | None]:
         """Whether it has said its last, and what."""
         while True:
             try:
-                data, files, _, _ = socket.recv_fds(self.answers, 1 << 16, 4)
+                data = os.read(self.answers, 2 * children.LARGE)
             except BlockingIOError:
                 return False, None
-            except ConnectionResetError:
-                data, files = b"", []
-            self._files += files
             self._received += data
             if (answer := self._take_in()) is not None:
                 return True, answer
@@ -97,7 +94,7 @@ class Child:
             ]
             total = length + sum(lengths)
             if total >= children.LARGE:
-                return Answer(kind, *from_file(self._files.pop(), length, lengths))
+                return Answer(kind, *from_file(self._large, length, lengths))
             if len(self._received) < begin + total:
                 return None
             view = memoryview(bytes(self._received))[begin:]
@@ -109,19 +106,9 @@ class Child:
         return None
 
     def close(self) -> None:
-        # Another thread may wait for it.
-        with contextlib.suppress(OSError):
-            self.answers.shutdown(socket.SHUT_RDWR)
-        self.answers.close()
-        os.close(self._output)
-        for file in self._files:
-            os.close(file)
-        self._files.clear()
-
-    def leave(self) -> None:
-        """In a process that has this one's descriptors by a fork: it is another's."""
-        self.answers.close()
-        os.close(self._output)
+        """In a process that has its descriptors by a fork, too: it is another's there."""
+        for end in (self.answers, self._large, self._output):
+            os.close(end)
 
     def reap(self, options: int) -> int | None:
         """The exit code, if it has ended (negative: a signal); None: it has not. 0 also if somebody
@@ -154,11 +141,10 @@ def descendants(pid: int) -> list[int]:
 
 
 def from_file(file: int, length: int, lengths: list[int]) -> tuple[memoryview, list[memoryview]]:
-    """The pickle and its buffers, from a file in memory, which is closed and stays mapped as long
-    as they are used."""
+    """The pickle and its buffers, from a file in memory, which stays mapped as long as they are
+    used."""
     size = os.fstat(file).st_size
     mapped = memoryview(mmap.mmap(file, size))
-    os.close(file)
     begins = children.places(length, lengths)
     views = [mapped[at : at + size] for at, size in zip(begins, [length, *lengths], strict=True)]
     return views[0], views[1:]

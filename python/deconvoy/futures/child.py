@@ -1,21 +1,22 @@
 """What a child of a fork future does, and how its answer travels.
 
-Over a socket, in frames: a byte that says which, a length, that many bytes. `STARTED` when it has a
-place to run; at the end `VALUE` or `ERROR`, whose content is pickled (protocol 5); what is large
-goes through a file in memory, whose descriptor is sent along: the child writes it once, the parent
-maps it.
+Over a pipe, in frames: a byte that says which, a length, that many bytes. `STARTED` when it has a
+place to run; at the end `VALUE` or `ERROR`, whose content is pickled (protocol 5); what is large is
+in a file in memory, which the child writes once and the parent maps.
+
+After a fork each page of memory that is written to is copied first, and looking at an object of
+Python's writes to it. So this does little, by few means: what is simple elsewhere (enumerations,
+context managers, sockets, weak dictionaries) is half of the price of an empty future here.
 """
 
 from __future__ import annotations
 
-import array
-import contextlib
+import _signal  # type: ignore[import-not-found]
 import contextvars
 import gc
 import os
 import pickle
 import signal
-import socket
 import struct
 import sys
 import traceback
@@ -32,24 +33,45 @@ HEAD = struct.Struct("=cQI")
 LENGTH = struct.Struct("=Q")
 
 # What is larger goes through a file in memory, in bytes.
-LARGE = 1 << 16
+LARGE = 1 << 15
+
+IS_FREE_THREADED = not getattr(sys, "_is_gil_enabled", lambda: True)()
 
 # Where a buffer begins in such a file: good for any element.
 ALIGNED = 64
 
 
+# What `signal.SIGTERM` and `signal.SIG_DFL` are.
+_TERM, _DEFAULT = int(signal.SIGTERM), int(signal.SIG_DFL)
+
 # What this process answers over, if it is a child.
-_mine: list[socket.socket] = []
+_mine: list[int] = []
 
 
 def forked() -> None:
     """In a child's child: if it stayed open here, the end of the child would not be seen."""
-    for answers in _mine:
-        answers.close()
-    _mine.clear()
+    while _mine:
+        os.close(_mine.pop())
 
 
 os.register_at_fork(after_in_child=forked)
+
+
+class Ends(NamedTuple):
+    """The child's descriptors: of the pipe that it answers over, of the file for what is large, and
+    of that for what it prints."""
+
+    answers: int
+    large: int
+    output: int
+
+
+class Places(NamedTuple):
+    """The pipe with places to run, and whether the child has one already."""
+
+    out: int
+    into: int
+    has_one: bool
 
 
 class Answer(NamedTuple):
@@ -79,61 +101,64 @@ class Failure(NamedTuple):
 
 
 def run(
-    context: contextvars.Context,
     call: Callable[[], Any],
-    answers: socket.socket,
-    output: int,
+    context: contextvars.Context,
+    ends: Ends,
+    places: Places,
     parent: int,
-    tokens: tuple[int, int],
-    has_place: bool,
 ) -> None:
     """All that a child does: waits for a place to run, calls, answers, gives the place back,
     ends."""
     status = 1
     try:
-        _mine.append(answers)
+        _mine.append(ends.answers)
         # What is there now is looked at by no collection: it would be copied.
-        if not is_free_threaded():
+        if not IS_FREE_THREADED:
             gc.freeze()
-        with contextlib.suppress(ValueError):
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
-        sys.stdout, sys.stderr = stream(sys.stdout, 1), stream(sys.stderr, 2)
-        if not has_place:
-            os.read(tokens[0], 1)
+        # The same by `signal` costs 40 pages.
+        _signal.signal(_TERM, _DEFAULT)
+        os.dup2(ends.output, 1)
+        os.dup2(ends.output, 2)
+        sys.stdout, sys.stderr = by_lines(sys.stdout, 1), by_lines(sys.stderr, 2)
+        if not places.has_one:
+            os.read(places.out, 1)
             if os.getppid() != parent:
                 # Nobody wants the answer any more.
                 return
-            answers.sendall(HEAD.pack(STARTED, 0, 0))
-        # What is caught of warnings is of a context, too, from Python 3.14 on.
+            os.write(ends.answers, HEAD.pack(STARTED, 0, 0))
         kind, answer = context.run(outcome, call)
         flush()
-        send(answers, kind, answer)
-        os.write(tokens[1], b".")
+        send(ends, kind, answer)
+        os.write(places.into, b".")
         status = 0
     finally:
         if status and os.getppid() != parent:
             # There is nobody to give it back; others that wait are to see that.
-            os.write(tokens[1], b".")
+            os.write(places.into, b".")
         os._exit(status)
 
 
-def is_free_threaded() -> bool:
-    return not getattr(sys, "_is_gil_enabled", lambda: True)()
-
-
 def outcome(call: Callable[[], Any]) -> tuple[bytes, Answer]:
-    with warnings.catch_warnings(record=True) as caught:
-        try:
-            kind, content = VALUE, call()
-        except SystemExit as error:
-            lost = FutureLost(f"it called sys.exit({error.code!r})")
-            kind, content = ERROR, failure(lost, error)
-        except BaseException as error:
-            kind, content = ERROR, failure(error, error)
-    told = [(one.category, str(one.message), one.filename, one.lineno) for one in caught]
-    return kind, Answer(content, told)
+    told: list[tuple[type[Warning], str, str, int]] = []
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: Any = None,
+        line: str | None = None,
+    ) -> None:
+        told.append((category, str(message), filename, lineno))
+
+    warnings.showwarning = show
+    try:
+        return VALUE, Answer(call(), told)
+    except SystemExit as error:
+        lost = FutureLost(f"it called sys.exit({error.code!r})")
+        return ERROR, Answer(failure(lost, error), told)
+    except BaseException as error:
+        return ERROR, Answer(failure(error, error), told)
 
 
 def failure(error: BaseException, where: BaseException) -> Failure:
@@ -152,23 +177,30 @@ def tail(error: BaseException) -> Any:
     return error.__traceback__ and error.__traceback__.tb_next
 
 
-def stream(present: Any, descriptor: int) -> Any:
+def by_lines(present: Any, descriptor: int) -> Any:
     """A standard stream: what is there, if it writes to that descriptor; by lines, so that what
     commands print comes in between."""
-    with contextlib.suppress(Exception):
+    try:
         if present.fileno() == descriptor:
-            present.reconfigure(line_buffering=True)
+            if not present.line_buffering:
+                present.reconfigure(line_buffering=True)
             return present
+    except Exception:
+        # It is no such stream.
+        pass
     return open(descriptor, "w", buffering=1, errors="replace", closefd=False)
 
 
 def flush() -> None:
     for one in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):
+        try:  # noqa: SIM105
             one.flush()
+        except Exception:
+            # A stream of the program's own.
+            pass
 
 
-def send(to: socket.socket, kind: bytes, answer: Answer) -> None:
+def send(to: Ends, kind: bytes, answer: Answer) -> None:
     buffers: list[pickle.PickleBuffer] = []
     try:
         data = pickle.dumps(tuple(answer), 5, buffer_callback=buffers.append)
@@ -182,14 +214,12 @@ def send(to: socket.socket, kind: bytes, answer: Answer) -> None:
     head = HEAD.pack(kind, len(data), len(lengths))
     head += b"".join(LENGTH.pack(length) for length in lengths)
     if len(data) + sum(lengths) < LARGE:
-        to.sendall(b"".join([head, data, *views]))
+        write_all(to.answers, memoryview(b"".join([head, data, *views])))
         return
-    file = os.memfd_create("deconvoy-answer", os.MFD_CLOEXEC)
     for place, view in zip(places(len(data), lengths), [memoryview(data), *views], strict=True):
-        os.lseek(file, place, os.SEEK_SET)
-        write_all(file, view)
-    ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [file]))]
-    to.sendmsg([head], ancillary)
+        os.lseek(to.large, place, os.SEEK_SET)
+        write_all(to.large, view)
+    write_all(to.answers, memoryview(head))
 
 
 def places(length: int, lengths: Sequence[int]) -> list[int]:
@@ -203,7 +233,7 @@ def places(length: int, lengths: Sequence[int]) -> list[int]:
 
 
 def write_all(file: int, view: memoryview) -> None:
-    view = view.cast("B") if view.nbytes else view
+    view = view.cast("B") if view.nbytes and view.format != "B" else view
     written = 0
     while written < view.nbytes:
         written += os.write(file, view[written:])

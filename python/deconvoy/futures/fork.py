@@ -15,11 +15,8 @@ import functools
 import os
 import select
 import signal
-import socket
-import sys
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -47,6 +44,10 @@ PATIENCE_S = 1.0
 Settle = Callable[[], bool]
 
 
+# Of a future, in its attributes: its child as long as there is one, then what that has printed.
+CHILD, SAID = "_child", "_said"
+
+
 class ForkEnvironment(Environment):
     """Futures run in children of this process, `max_threads` of them at a time.
 
@@ -60,14 +61,14 @@ class ForkEnvironment(Environment):
         self._places = Places(checked_limit(max_threads))
         self._before: list[Hook] = []
         self._after: list[Hook] = []
+        self._parents: dict[int, Child] = {}
         self._begin()
         ALIVE.add(self)
 
     def _begin(self) -> None:
         self._lock = threading.RLock()
         self._children: dict[int, Child] = {}
-        self._of: weakref.WeakKeyDictionary[future[Any], Child] = weakref.WeakKeyDictionary()
-        self._outputs: weakref.WeakKeyDictionary[future[Any], str] = weakref.WeakKeyDictionary()
+        self._poll: select.epoll | None = None
         self._dying: list[Child] = []
         self._finished: collections.deque[future[Any]] = collections.deque()
         self._settles: collections.deque[Callable[[], None]] = collections.deque()
@@ -112,8 +113,8 @@ class ForkEnvironment(Environment):
     def output(self, one: future[Any]) -> str:
         """What the child of a future has printed so far, on its standard output and error."""
         with self._lock:
-            mine = self._of.get(one)
-            return self._outputs.get(one, "") if mine is None else mine.output()
+            mine = one.__dict__.get(CHILD)
+            return str(one.__dict__.get(SAID, "") if mine is None else mine.output())
 
     # Places to run.
 
@@ -150,36 +151,46 @@ class ForkEnvironment(Environment):
             if taken is None:
                 return
             call, keywords, context = taken
-            mine, its = socket.socketpair()
-            output = os.memfd_create("deconvoy-output", os.MFD_CLOEXEC)
-            for stream in (sys.stdout, sys.stderr):
-                with contextlib.suppress(Exception):
-                    stream.flush()
+            mine, its = os.pipe()
+            os.set_blocking(mine, False)
+            large = os.memfd_create("deconvoy-answer")
+            output = os.memfd_create("deconvoy-output")
+            children.flush()
             # Whoever comes first has a place first.
             has_place, parent = self._places.take(), os.getpid()
             try:
                 pid = os.fork()
             except OSError as error:
                 self._places.give(int(has_place))
-                for end in (mine, its):
-                    end.close()
-                os.close(output)
+                for end in (mine, its, large, output):
+                    os.close(end)
                 one._fail(FutureLost(f"no process could be made: {error.strerror}"))
                 return
             if pid == 0:
-                mine.detach()
-                hooks = self.before_start_hooks, self.after_finish_hooks
-                run = functools.partial(call[0], *call[1:], **keywords)
-                body = functools.partial(hooked, one, run, *hooks)
-                children.run(context, body, its, output, parent, pipe, has_place)
-            its.close()
-            mine.setblocking(False)
-            made = Child(one, pid, mine, output)
+                body = functools.partial(self._run, one, call, keywords)
+                ends = children.Ends(its, large, output)
+                children.run(body, context, ends, children.Places(*pipe, has_place), parent)
+            os.close(its)
+            made = Child(one, pid, mine, large, output)
             if has_place:
                 made.has_started = True
                 one._begin()
-            self._children[mine.fileno()] = made
-            self._of[one] = made
+            if self._poll is None:
+                self._poll = select.epoll()
+            self._poll.register(mine, select.EPOLLIN)
+            self._children[mine] = made
+            one.__dict__[CHILD] = made
+
+    def _run(self, one: future[Any], call: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """In the child."""
+        one._begin()
+        for hook in self._before:
+            hook(one)
+        try:
+            return call[0](*call[1:], **keywords)
+        finally:
+            for hook in self._after:
+                hook(one)
 
     # Looking.
 
@@ -208,25 +219,25 @@ class ForkEnvironment(Environment):
                 raise
 
     def _take_in_ready(self, timeout: float | None, only: Child | None) -> None:
-        with self._lock:
-            wanted = list(self._children)
-            if only is not None:
-                descriptor = only.answers.fileno()
-                if self._children.get(descriptor) is not only:
-                    # Another thread has taken its answer in.
-                    return
-                if only.has_started:
-                    wanted = [descriptor]
-        if not wanted:
+        poll: select.epoll | select.poll | None = self._poll
+        if only is not None:
+            if self._children.get(only.answers) is not only:
+                # Another thread has taken its answer in.
+                return
+            if only.has_started:
+                poll = select.poll()
+                poll.register(only.answers, select.POLLIN)
+        if not self._children or poll is None:
             self._bury()
             return
         if self._places.lost is not None or self._dying or self._looking > 1:
             # Another thread may take in what this one waits for, and there may be a place to find.
             timeout = AUDIT_S if timeout is None else min(timeout, AUDIT_S)
-        poll = select.poll()
-        for descriptor in wanted:
-            poll.register(descriptor, select.POLLIN)
-        ready = poll.poll(None if timeout is None else max(timeout, 0) * 1000)
+        wait_s = None if timeout is None else max(timeout, 0)
+        if isinstance(poll, select.epoll):
+            ready = poll.poll(wait_s)
+        else:
+            ready = poll.poll(None if wait_s is None else wait_s * 1000)
         with self._lock:
             if not ready and timeout == AUDIT_S and self._places.lost is not None:
                 self._places.audit(self._taken())
@@ -248,7 +259,7 @@ class ForkEnvironment(Environment):
             settle = functools.partial(answer.settle, one.future)
         else:
             self._replace(one)
-            said = self._outputs.get(one.future, "")
+            said = one.future.__dict__[SAID]
             settle = functools.partial(one.future._fail, FutureLost(why_none(code, said)))
         self._finished.append(one.future)
         self._settles.append(functools.partial(self._settle, one.future, settle))
@@ -269,9 +280,12 @@ class ForkEnvironment(Environment):
             self._places.drop()
 
     def _leaves(self, one: Child) -> None:
-        self._children.pop(one.answers.fileno(), None)
-        self._of.pop(one.future, None)
-        self._outputs[one.future] = one.output()
+        self._children.pop(one.answers, None)
+        if self._poll is not None:
+            # By hand: it is open in other children, too.
+            self._poll.unregister(one.answers)
+        one.future.__dict__.pop(CHILD, None)
+        one.future.__dict__[SAID] = one.output()
         one.close()
 
     def _bury(self) -> None:
@@ -300,7 +314,7 @@ class ForkEnvironment(Environment):
         `force` or if it is still there a second later."""
         self._look(0)
         with self._lock:
-            mine = self._of.get(one)
+            mine = one.__dict__.get(CHILD)
             if mine is not None:
                 self._end(mine, signal.SIGKILL if force else signal.SIGTERM)
         was_alive = one._kill()
@@ -321,8 +335,8 @@ class ForkEnvironment(Environment):
         # when it says no more.
         one.signal(signal.SIGKILL)
         code = one.reap(0)
-        with contextlib.suppress(OSError):
-            one.has_started = one.answers.recv(1) == children.STARTED
+        with contextlib.suppress(BlockingIOError):
+            one.has_started = os.read(one.answers, 1) == children.STARTED
         # One that has ended well has given its place back.
         one.is_replaced = code == 0
         self._leaves(one)
@@ -334,7 +348,7 @@ class ForkEnvironment(Environment):
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left < 0:
                 raise TimeoutError
-            mine = self._of.get(one)
+            mine = one.__dict__.get(CHILD)
             if mine is None and not one._done_already():
                 # Its answer was taken in, and somebody is to settle it.
                 self._settle_all()
@@ -367,7 +381,7 @@ class ForkEnvironment(Environment):
     def _withdrawn(self, one: future[Any]) -> None:
         """It was cancelled or killed before it had a place."""
         with self._lock:
-            if (mine := self._of.get(one)) is not None:
+            if (mine := one.__dict__.get(CHILD)) is not None:
                 self._end(mine, signal.SIGKILL)
         if self._places.lost is not None:
             self._find_places()
@@ -398,13 +412,21 @@ class ForkEnvironment(Environment):
             self._dying.clear()
             if not self._children:
                 self._places.drop()
+                if self._poll is not None:
+                    self._poll.close()
+                    self._poll = None
 
     def _forked(self) -> None:
-        for one in list(self._children.values()):
-            # The parent's end is not ours, and neither is the child.
-            one.leave()
-            one.future._lose(FutureLost("it ran beside this process, in one of the same parent"))
+        # Looked at when somebody does: each page that is touched now is copied for each future.
+        self._parents = self._children
         self._begin()
+
+    def _leave_parents(self) -> None:
+        """The children of the parent are not ours, and what they had to say is not for us."""
+        parents, self._parents = self._parents, {}
+        for one in parents.values():
+            one.close()
+            one.future._lose(FutureLost("it ran beside this process, in one of the same parent"))
 
 
 def why_none(code: int, said: str) -> str:
@@ -414,17 +436,6 @@ def why_none(code: int, said: str) -> str:
         how = f"was ended by {signal.Signals(-code).name}"
     last = f"; it said last: {said.strip().splitlines()[-1]}" if said.strip() else ""
     return f"its process {how} before it had an answer{last}"
-
-
-def hooked(one: future[Any], run: Any, before: list[Any], after: list[Any]) -> Any:
-    one._begin()
-    for hook in before:
-        hook(one)
-    try:
-        return run()
-    finally:
-        for hook in after:
-            hook(one)
 
 
 @atexit.register
