@@ -157,8 +157,8 @@ def cpu_s():
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-def measure(args, calls, body):
-    """Runs `body(map)`, which makes so many `calls`, and prints one line about it."""
+def measure(args, calls, body, more=()):
+    """Runs `body(map)`, which makes so many `calls`, and prints one line about it, with `more`."""
     cpu_before_s = cpu_s()
     mode = Mode(args.mode, args.workers)
     collected_s = collector.total_s
@@ -172,4 +172,5 @@ def measure(args, calls, body):
     if collector.is_known:
         said["gc_s"] = collected_s
     said["result"] = result
+    said.update(more)
     print(json.dumps(said))

@@ -14,8 +14,8 @@ def fib(n):
 
 
 def main():
-    args = tasks.parse(20000, "calls", n=(16, "which number of the series a call computes"))
-    tasks.measure(args, args.work, lambda map: sum(map(fib, [(args.n,)] * args.work)))
+    args = tasks.parse(20000, "calls", size=(16, "which number of the series a call computes"))
+    tasks.measure(args, args.work, lambda map: sum(map(fib, [(args.size,)] * args.work)))
 
 
 if __name__ == "__main__":

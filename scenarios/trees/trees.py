@@ -28,11 +28,11 @@ def main():
     args = tasks.parse(
         300,
         "trees",
-        depth=(11, "of a tree: 2 to this power, twice, nodes"),
+        size=(11, "depth of a tree: 2 to this power, twice, nodes"),
         heap=(500000, "objects of the program that stay, for the collector to look at"),
     )
     kept = [[number] for number in range(args.heap)]
-    tasks.measure(args, args.work, lambda map: sum(map(grow, [(args.depth,)] * args.work)))
+    tasks.measure(args, args.work, lambda map: sum(map(grow, [(args.size,)] * args.work)))
     assert len(kept) == args.heap
 
 

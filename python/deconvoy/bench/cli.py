@@ -11,17 +11,18 @@ import click
 from rich.console import Console
 
 from deconvoy import mixes, output
-from deconvoy.bench import runtimes, table
+from deconvoy.bench import runtimes, table, tasks
 from deconvoy.bench.mixed import MIX
 from deconvoy.bench.results import Result
 from deconvoy.bench.scenario import (
-    SCENARIO_LIST,
+    DEFAULT,
+    TASKS,
     Case,
     Scenario,
     scenarios_named,
 )
 from deconvoy.bench.series import execute, new_name, new_result, show_doubts
-from deconvoy.bench.summary import cells
+from deconvoy.bench.summary import MODES, cells
 from deconvoy.errors import UserError
 from deconvoy.files import check_new
 from deconvoy.verbs import Counts
@@ -37,12 +38,25 @@ def _cases(
     workers: tuple[int, ...],
     work: int,
     interval_s: float | None,
+    modes: tuple[str | None, ...],
+    sizes: tuple[int | None, ...],
 ) -> list[Case]:
-    return [
-        Case(scenario.name, runtime, count, work, interval_s if runtime.python else None)
+    cases = [
+        Case(
+            scenario.name,
+            runtime,
+            1 if mode == "sequential" else count,
+            work,
+            interval_s if runtime.python else None,
+            mode,
+            size,
+        )
         for runtime in chosen
+        for size in sizes
+        for mode in modes
         for count in workers
     ]
+    return list(dict.fromkeys(cases))
 
 
 def _pareto_cases(chosen: list[runtimes.Runtime], work: int) -> list[Case]:
@@ -57,9 +71,12 @@ def _pareto_cases(chosen: list[runtimes.Runtime], work: int) -> list[Case]:
     return cases
 
 
-def _default_runtimes(quick: bool, pareto: bool) -> list[str]:
+def _default_runtimes(quick: bool, pareto: bool, with_policies: bool) -> list[str]:
     if quick or pareto:
         mine = f"cpython{sys.version_info.major}.{sys.version_info.minor}"
+        mine += "t" * runtimes.is_free_threaded()
+        if not with_policies:
+            return [mine]
         policies = ("adaptive",) if quick else ("adaptive", "priority", "timeout")
         return [mine, *(f"{mine}+{policy}" for policy in policies)]
     return ["c", "cpython*", "cpython*+adaptive", "cpython*+priority", "cpython*+timeout"]
@@ -78,12 +95,18 @@ def show(result: Result, console: Console, pareto: bool) -> None:
             console.print(made(result))
             console.print(table.KEYS[scenario], style="dim", soft_wrap=True)
             console.print()
+    for scenario in sorted(scenarios & TASKS.keys()):
+        is_report = scenario.startswith("granularity")
+        of_tasks = tasks.granularity_table if is_report else tasks.tasks_table
+        console.print(of_tasks(result, scenario))
+        console.print(tasks.KEYS[is_report], style="dim", soft_wrap=True)
+        console.print()
     if any(scenario.startswith(MIX) for scenario in scenarios):
         console.print(table.mix_table(result))
         console.print(table.KEYS["mix"], style="dim", soft_wrap=True)
         console.print()
     for scenario in sorted(scenarios):
-        known = table.published_table(scenario)
+        known = tasks.published_table(scenario) or table.published_table(scenario)
         if known is not None and not pareto:
             console.print(known)
     show_doubts(result, console)
@@ -106,6 +129,8 @@ def to_json(result: Result) -> str:
 EXAMPLES = """\b
 Examples:
   deconvoy bench messaging --runtime 'cpython3.11*' --workers 0,1,2
+  deconvoy bench kmeans trees --mode sequential --mode thread --mode future-fork
+  deconvoy bench granularity granularity-c
   deconvoy bench mix:web --runtime lab:adaptive --runtime sim:timeout@8
   deconvoy bench mix:mine.toml --runtime cpython3.11+adaptive --traces traces
 
@@ -134,6 +159,20 @@ Results go to deconvoy-bench-*.json in the current folder, or to -o."""
     "Default: c and every CPython found, stock and under each policy.",
 )
 @click.option("--workers", type=Counts(0, 1000), help="Threads, as a list. Default: by scenario.")
+@click.option(
+    "--mode",
+    "modes",
+    multiple=True,
+    type=click.Choice(MODES),
+    help="How tasks are run. Can be given again. Default: all but future-dask.",
+)
+@click.option(
+    "--size",
+    "sizes",
+    type=Counts(1, 10_000_000),
+    help="Of a task, as a list: which number fib computes, how deep trees are, microseconds of "
+    "granularity's.",
+)
 @click.option("--runs", type=click.IntRange(1, 1000), help="Runs of each cell. Default: 5.")
 @click.option("--work", type=click.IntRange(1), help="Messages, or how far to count down.")
 @click.option(
@@ -175,6 +214,8 @@ def bench(
     names: tuple[str, ...],
     patterns: tuple[str, ...],
     workers: tuple[int, ...] | None,
+    modes: tuple[str, ...],
+    sizes: tuple[int, ...] | None,
     runs: int | None,
     work: int | None,
     interval_s: float | None,
@@ -186,7 +227,8 @@ def bench(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Run experiments: messaging, countdown, and any workload: mix:NAME, mix:FILE, or mix for all.
+    """Run experiments: messaging, countdown; those made of tasks: fib, kmeans, knn, trees; how
+    large a task must be: granularity; and any workload: mix:NAME, mix:FILE, or mix for all.
 
     Runs of what is compared are interleaved, in fresh processes, on a quiet machine as far as one
     can be had; medians are printed with 95 % intervals, and every single number is kept in a file.
@@ -194,19 +236,22 @@ def bench(
     if pareto and set(names) - {"messaging"}:
         raise UserError("--pareto is for messaging: deconvoy bench messaging --pareto")
     if not names:
-        names = ("messaging",) if pareto else tuple(one.name for one in SCENARIO_LIST)
+        names = ("messaging",) if pareto else DEFAULT
     scenarios = scenarios_named(names)
     workloads = [one.name for one in scenarios if one.name.startswith(MIX)]
     if workloads and (workers or work):
         raise UserError(
             "a workload says itself how many threads there are: no --workers, no --work"
         )
+    others = sorted({one.name for one in scenarios} - TASKS.keys())
+    if others and (modes or sizes):
+        raise UserError(f"--mode and --size are for what is made of tasks, not for {others[0]}")
     stem = "-".join(dict.fromkeys(name.partition(":")[0] for name in names))
     path = place or new_name(f"deconvoy-bench-{stem}-{time.strftime('%Y%m%d-%H%M%S')}")
     check_new(path, force)
     if traces is not None:
         make_folder(traces)
-    wanted = list(patterns) or _default_runtimes(quick, pareto)
+    wanted = list(patterns) or _default_runtimes(quick or not others, pareto, bool(others))
     chosen, skipped = runtimes.choose(wanted, traces)
     cases: list[Case] = []
     for scenario in scenarios:
@@ -214,7 +259,9 @@ def bench(
         if pareto:
             cases += _pareto_cases(chosen, amount)
         else:
-            cases += _cases(scenario, chosen, workers or scenario.workers, amount, interval_s)
+            counts = workers or scenario.workers
+            of_tasks = modes or scenario.modes, sizes or scenario.sizes
+            cases += _cases(scenario, chosen, counts, amount, interval_s, *of_tasks)
     if interval_s is not None and not any(one.python for one in chosen):
         raise UserError("--switch-interval is of CPython's, and no runtime here is one")
     if not cases:

@@ -56,4 +56,6 @@ def _run(case: Case, number: int, values: dict[str, Any], foreign: float, quiet:
         foreign_cores=foreign,
         quiet=quiet,
         switch_interval_s=case.switch_interval_s,
+        mode=case.mode,
+        size=case.size,
     )

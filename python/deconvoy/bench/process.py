@@ -11,6 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+# A program ends so that lacks what it was asked for, after a line that says what.
+LACKS = 3
+
 # A program that prints nothing for this long hangs, in seconds.
 TIME_LIMIT_S = 600.0
 
@@ -76,6 +79,8 @@ def run_to_end(
     # Reaped by hand: only wait4 tells the accounting of one child.
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode == LACKS:
+        raise RunFailed(_parse(text, command)["lacks"])
     if process.returncode != 0:
         raise RunFailed(f"{' '.join(command)}: exit status {process.returncode}")
     return _parse(text, command) | accounting(usage)

@@ -11,7 +11,7 @@ from deconvoy.errors import UserError
 from deconvoy.files import write_whole
 
 # Raised with every change of the layout; `load` brings older files up to it.
-VERSION = 1
+VERSION = 2
 
 
 @dataclass
@@ -26,6 +26,9 @@ class Run:
     foreign_cores: float
     quiet: bool
     switch_interval_s: float | None = None
+    # Of scenarios that are made of tasks: how these are run, and how large they are.
+    mode: str | None = None
+    size: int | None = None
 
 
 @dataclass

@@ -9,7 +9,10 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -19,7 +22,7 @@ from deconvoy._native import check_lab
 from deconvoy.bench.simulated import SIM, Simulation
 from deconvoy.bench.simulated import parse as parse_simulation
 from deconvoy.errors import UserError
-from deconvoy.interpreters import Interpreter, find_interpreters
+from deconvoy.interpreters import Interpreter, find_interpreters, inspect
 
 # Behind a policy: the run is traced meanwhile.
 TRACE = "+trace"
@@ -107,6 +110,33 @@ def compiled(scenario: str, program: str) -> Path:
             raise UserError(f"{source.name} does not compile: {done.stderr.splitlines()[:1]}")
         os.replace(made, binary)
     return binary
+
+
+@contextmanager
+def companions(python: str) -> Iterator[list[str]]:
+    """The folders in which a program finds what is not its interpreter's own: deconvoy, and, if
+    that is of our version, what is installed beside us (joblib, Dask, NumPy)."""
+    ours = Path(__file__).parent.parent
+    if version_of(python) == (sys.version_info[:2], is_free_threaded()):
+        yield [str(ours.parent), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+        return
+    with tempfile.TemporaryDirectory(prefix="deconvoy-companions-") as folder:
+        Path(folder, "deconvoy").symlink_to(ours)
+        yield [folder]
+
+
+def is_free_threaded() -> bool:
+    return bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+
+
+@cache
+def version_of(python: str) -> tuple[tuple[int, ...], bool]:
+    """(major, minor), and whether it is free-threaded."""
+    interpreter = inspect(Path(python), "")
+    if interpreter is None:
+        return (), False
+    numbers = tuple(int(part) for part in interpreter.version.split(".")[:2])
+    return numbers, interpreter.is_free_threaded
 
 
 def _cpython(interpreter: Interpreter, name: str, policy: str | None, traced: bool) -> Runtime:

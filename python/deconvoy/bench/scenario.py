@@ -13,8 +13,9 @@ from deconvoy import mixes
 from deconvoy.bench import simulated
 from deconvoy.bench.mixed import MIX, run_mix
 from deconvoy.bench.process import RunFailed, Server, run_to_end, switches
-from deconvoy.bench.runtimes import SCENARIOS, Runtime
+from deconvoy.bench.runtimes import SCENARIOS, Runtime, companions
 from deconvoy.bench.stats import jain
+from deconvoy.bench.summary import MODES
 from deconvoy.errors import UserError
 
 # A server's threads run this long before anything is measured, in seconds.
@@ -39,6 +40,8 @@ class Case:
     workers: int
     work: int
     switch_interval_s: float | None = None
+    mode: str | None = None
+    size: int | None = None
 
 
 def _arguments(case: Case) -> list[str]:
@@ -121,6 +124,27 @@ def _plain() -> dict[str, str]:
     return Runtime("client", "", python=sys.executable).environment()
 
 
+def run_tasks(seed: int, case: Case) -> dict[str, Any]:
+    """One run of a scenario that is made of tasks. Yields `elapsed_s`, `calls`, `cpu_s` (of all its
+    processes, with the making of a pool), `gc_s` (where the runtime tells), its `result`, and the
+    kernel's accounting.
+
+    Raises RunFailed where the runtime lacks the mode, or what the work needs.
+    """
+    program, option = TASKS[case.scenario]
+    if case.runtime.python is None:
+        raise RunFailed("only CPython has a program for it")
+    command = case.runtime.command(program, program) + _arguments(case) + option
+    command += ["--mode", str(case.mode), "--work", str(case.work)]
+    if case.size is not None:
+        command += ["--size", str(case.size)]
+    environment = case.runtime.environment()
+    with companions(case.runtime.python) as folders:
+        folders += environment.get("PYTHONPATH", "").split(os.pathsep)
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
+        return run_to_end(command, environment)
+
+
 def run_countdown(seed: int, case: Case) -> dict[str, Any]:
     """One run of `countdown`; one worker counts in the main thread. Yields `elapsed_s` and the
     kernel's accounting."""
@@ -147,6 +171,36 @@ class Scenario:
     work: int
     quick_work: int
     workers: tuple[int, ...]
+    # Of tasks: how they are run, and how large they are.
+    modes: tuple[str | None, ...] = (None,)
+    sizes: tuple[int | None, ...] = (None,)
+
+
+# Scenarios that are made of tasks: the program, and what it is told.
+TASKS: dict[str, tuple[str, list[str]]] = {
+    "fib": ("fib", []),
+    "kmeans": ("kmeans", []),
+    "kmeans-numpy": ("kmeans", ["--numpy", "1"]),
+    "knn": ("knn", []),
+    "knn-numpy": ("knn", ["--numpy", "1"]),
+    "trees": ("trees", []),
+    "granularity": ("granularity", []),
+    "granularity-c": ("granularity", ["--digest", "1"]),
+}
+
+# Of a task, in microseconds.
+GRAINS = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000)
+
+
+def _tasks(
+    name: str,
+    title: str,
+    work: int,
+    quick_work: int,
+    modes: tuple[str, ...] = MODES[:-1],
+    sizes: tuple[int | None, ...] = (None,),
+) -> Scenario:
+    return Scenario(name, title, run_tasks, work, quick_work, (2,), modes, sizes)
 
 
 SCENARIO_LIST = (
@@ -166,7 +220,18 @@ SCENARIO_LIST = (
         quick_work=20_000_000,
         workers=(1, 2),
     ),
+    _tasks("fib", "a Fibonacci number, again and again", 20_000, 1000, sizes=(16,)),
+    _tasks("kmeans", "groups of images", 10, 3),
+    _tasks("kmeans-numpy", "groups of images, by NumPy", 10, 3),
+    _tasks("knn", "nearest neighbours of images", 120, 40),
+    _tasks("knn-numpy", "nearest neighbours of images, by NumPy", 120, 40),
+    _tasks("trees", "cyclic garbage", 300, 50, sizes=(11,)),
+    _tasks("granularity", "the smallest task worth a future", 0, 0, MODES[1:-1], GRAINS),
+    _tasks("granularity-c", "the same, without the GIL", 0, 0, MODES[1:-1], GRAINS),
 )
+
+# What is run if nothing is named.
+DEFAULT = ("messaging", "countdown")
 
 
 def scenario_named(name: str) -> Scenario:

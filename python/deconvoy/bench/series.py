@@ -86,7 +86,9 @@ def execute(result: Result, cases: list[Case], rounds: int, path: Path, console:
         task = progress.add_task("", total=total)
         for number, case in enumerate(order(cases, rounds, seed=result.settings["seed"])):
             name = f"{case.scenario} {case.runtime.name}"
-            if not case.scenario.startswith(MIX):
+            if case.mode is not None:
+                name += f", {case.mode}"
+            elif not case.scenario.startswith(MIX):
                 name += f", {case.workers} threads"
             progress.update(task, description=name)
             if case not in failed:

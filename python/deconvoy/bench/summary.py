@@ -9,6 +9,12 @@ from typing import Any
 from deconvoy.bench.results import Result, Run
 from deconvoy.bench.stats import Estimate, estimate, quantile
 
+# How tasks are run, in the order in which that is shown.
+MODES = (
+    *("sequential", "thread", "fork", "joblib"),
+    *("future-thread", "future-fork", "future-dask"),
+)
+
 # What is estimated of each run, and how it is taken from the run's values.
 _LATENCY_QUANTILES = {"p50_ns": 0.5, "p90_ns": 0.9, "p99_ns": 0.99, "max_ns": 1.0}
 
@@ -21,6 +27,8 @@ class Key:
     runtime: str
     workers: int
     switch_interval_s: float | None
+    mode: str | None = None
+    size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -53,15 +61,18 @@ def cells(result: Result) -> dict[Key, Cell]:
     """An estimate of every value of every cell, over its runs, in the command's order."""
     grouped: dict[Key, list[Run]] = {}
     for run in result.runs:
-        key = Key(run.scenario, run.runtime, run.workers, run.switch_interval_s)
+        key = Key(run.scenario, run.runtime, run.workers, run.switch_interval_s, run.mode, run.size)
         grouped.setdefault(key, []).append(run)
     runtimes = list(result.runtimes)
+    modes = list(dict.fromkeys(run.mode for run in result.runs))
 
-    def place(key: Key) -> tuple[str, int, int, float]:
+    def place(key: Key) -> tuple[str, int, int, int, int, float]:
         # Longer switch intervals first; the default, which is the longest, before them.
         interval = key.switch_interval_s
         shorter = 0.0 if interval is None else 1 / interval
-        return key.scenario, runtimes.index(key.runtime), key.workers, shorter
+        mode = MODES.index(key.mode) if key.mode in MODES else modes.index(key.mode)
+        runtime = runtimes.index(key.runtime)
+        return key.scenario, runtime, key.size or 0, mode, key.workers, shorter
 
     return {key: _cell(key, grouped[key]) for key in sorted(grouped, key=place)}
 

@@ -59,7 +59,7 @@ def _ns(cell: Cell, name: str) -> str:
     return "" if median is None else output.time_text(median)
 
 
-def _percent(value: float | None) -> str:
+def percent(value: float | None) -> str:
     return "" if value is None else f"{100 * value:.1f} %"
 
 
@@ -103,8 +103,8 @@ def messaging_table(result: Result) -> Table:
             "" if gave_up else _ratio(cell, alone, "elapsed_s"),
             _ns(cell, "p50_ns") if answered != 0 else "",
             _ns(cell, "p99_ns") if answered != 0 else "",
-            _percent(cell.median("kept")),
-            _percent(beside / of) if beside and of and stock is not cell else "",
+            percent(cell.median("kept")),
+            percent(beside / of) if beside and of and stock is not cell else "",
             "" if jain is None else f"{jain:.4f}",
             f"{changes:,.0f}",
         )
@@ -150,7 +150,7 @@ def mix_table(result: Result) -> Table:
             _name(key),
             _ns(cell, "p50_ns"),
             _ns(cell, "p99_ns"),
-            _percent(cell.median("kept")),
+            percent(cell.median("kept")),
             "" if jain is None else f"{jain:.4f}",
             _ns(cell, "longest_wait_ns"),
         )
@@ -181,7 +181,7 @@ def pareto_table(result: Result) -> Table:
             str(key.workers),
             _ns(cell, "p50_ns"),
             _ns(cell, "p99_ns"),
-            _percent(beside / of) if beside and of else "",
+            percent(beside / of) if beside and of else "",
             *verdicts,
         )
     return table

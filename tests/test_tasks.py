@@ -1,0 +1,144 @@
+"""Scenarios that are made of tasks: their programs in every mode, and what their runs say."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commandline import Deconvoy
+from deconvoy.bench import tasks
+from deconvoy.bench.results import Result, Run
+from deconvoy.bench.runtimes import SCENARIOS, companions
+from deconvoy.bench.scenario import TASKS
+from deconvoy.bench.summary import MODES, cells
+from rich.console import Console
+
+# The least work, and what comes of it in every mode.
+SMALL: dict[str, tuple[list[str], Any]] = {
+    "fib": (["--work", "5", "--size", "7"], 65),
+    "kmeans": (["--work", "1"], 2220380.0),
+    "kmeans-numpy": (["--work", "1"], 2220380.0),
+    "knn": (["--work", "4"], 1.0),
+    "knn-numpy": (["--work", "4"], 1.0),
+    "trees": (["--work", "4", "--size", "3", "--heap", "10"], 60),
+    "granularity": (["--work", "4", "--size", "10"], 4),
+    "granularity-c": (["--work", "4", "--size", "10"], 4),
+}
+VALUES = {"elapsed_s", "cpu_s", "calls", "gc_s", "result"}
+# Those that bring a whole cluster are tried with one program.
+PAIRS = [(name, mode) for name in TASKS for mode in MODES[:-1]] + [("fib", "future-dask")]
+
+
+@pytest.mark.parametrize(("name", "mode"), PAIRS)
+def test_a_program_says_what_it_should_in_every_mode(name: str, mode: str) -> None:
+    if mode == "joblib":
+        pytest.importorskip("joblib", reason="a mode of it")
+    if mode == "future-dask":
+        pytest.importorskip("distributed", reason="a mode of it")
+    program, option = TASKS[name]
+    small, expected = SMALL[name]
+    path = SCENARIOS / program / f"{program}.py"
+    command = [sys.executable, str(path), *option, *small, "--mode", mode, "--workers", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    said = json.loads(done.stdout)
+    more = {"sequential_s", "task_s"} if program == "granularity" else set()
+    assert said.keys() == VALUES | more
+    assert said["result"] == pytest.approx(expected)
+    assert said["elapsed_s"] > 0 and said["cpu_s"] > 0 and said["gc_s"] >= 0
+
+
+def test_every_program_has_a_readme_and_the_digits_are_whole() -> None:
+    for program, _ in TASKS.values():
+        assert (SCENARIOS / program / "README.md").exists()
+    rows = (SCENARIOS / "digits.csv").read_text().split()
+    assert len(rows) == 1797 and all(row.count(",") == 64 for row in rows)
+
+
+def test_a_lack_is_told(tmp_path: Path) -> None:
+    """An interpreter without NumPy."""
+    path = SCENARIOS / "knn" / "knn.py"
+    command = [sys.executable, "-S", "-I", str(path), "--numpy", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert json.loads(done.stdout) == {"lacks": "No module named 'numpy'"}
+
+
+def test_what_an_interpreter_is_lent() -> None:
+    with companions(sys.executable) as mine:
+        assert any((Path(folder) / "numpy").exists() for folder in mine)
+    with companions("/bin/sh") as others:
+        assert [path.name for folder in others for path in Path(folder).iterdir()] == ["deconvoy"]
+
+
+def test_the_bench_runs_them_and_shows_them(deconvoy: Deconvoy, tmp_path: Path) -> None:
+    common = ["bench", "fib", "granularity", "--work", "20", "--size", "5", "--runs", "2"]
+    modes = ["--mode", "sequential", "--mode", "future-thread"]
+    done = deconvoy(*common, *modes, "-o", "found.json")
+    assert done.returncode == 0, done.stderr
+    assert "fib: medians" in done.stdout and "future-thread" in done.stdout
+    assert "the smallest task worth a future" in done.stdout
+    assert "20,000 times, pool of 32 threads" in done.stdout.replace("\n", " ")
+    found = json.loads((tmp_path / "found.json").read_text())
+    keys = {(run["scenario"], run["mode"], run["size"], run["workers"]) for run in found["runs"]}
+    assert ("fib", "sequential", 5, 1) in keys and ("fib", "future-thread", 5, 2) in keys
+
+
+def test_mistakes_are_told(deconvoy: Deconvoy) -> None:
+    done = deconvoy("bench", "countdown", "--mode", "sequential")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "deconvoy: --mode and --size are for what is made of tasks, not for countdown\n"
+    )
+    done = deconvoy("bench", "fib", "--runtime", "c", "--runs", "1")
+    assert done.returncode == 2 and "only CPython has a program for it" in done.stderr
+
+
+def result(*rows: tuple[str, int, float, float]) -> Result:
+    """Of granularity: mode, microseconds, elapsed and sequential seconds."""
+    runs = [
+        Run(
+            runtime="cpython3.11",
+            scenario="granularity",
+            workers=2,
+            order=0,
+            values={
+                "elapsed_s": elapsed,
+                "sequential_s": sequential,
+                "calls": 100,
+                "task_s": sequential / 100,
+            },
+            foreign_cores=0.0,
+            quiet=True,
+            mode=mode,
+            size=size,
+        )
+        for mode, size, elapsed, sequential in rows
+    ]
+    machine = {"cores_available": 2}
+    return Result([], 0.0, "", machine, {}, {"cpython3.11": ""}, runs)
+
+
+def test_the_smallest_task_is_that_from_which_on_all_are_worth_it() -> None:
+    made = result(
+        ("fork", 10, 0.011, 0.001),
+        # By chance.
+        ("fork", 100, 0.009, 0.01),
+        ("fork", 300, 0.04, 0.03),
+        ("fork", 1000, 0.09, 0.1),
+        ("fork", 10000, 0.51, 1.0),
+        ("thread", 10, 0.002, 0.001),
+        ("thread", 10000, 1.1, 1.0),
+    )
+    assert max(tasks.speedup(cell) for cell in cells(made).values()) == pytest.approx(1 / 0.51)
+    shown = io.StringIO()
+    Console(file=shown, width=120).print(tasks.granularity_table(made, "granularity"))
+    rows = [line.split() for line in shown.getvalue().splitlines()]
+    lines = {row[1]: row for row in rows if row and row[0] == "cpython3.11"}
+    assert lines["fork"][2:] == ["2", "105", "us", "1.00", "ms", "10.0", "ms", "1.96x"]
+    assert lines["thread"][2:] == ["2", "10.0", "us", "-", "-", "0.91x"]
