@@ -10,11 +10,11 @@ mod run;
 mod runner;
 mod wait;
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use deconvoy_pool::{Parker, Ticket};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyImportError, PyRuntimeError, PyTypeError};
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -412,7 +412,26 @@ impl Outcome {
     }
 }
 
+/// The first interpreter of this process that has imported the module, by the address of its `sys`.
+static INTERPRETER: AtomicUsize = AtomicUsize::new(0);
+
+/// Raises ImportError in any but the first interpreter of a process: what is kept for the process is of
+/// Python's objects, and those are of one.
+fn check_interpreter(py: Python<'_>) -> PyResult<()> {
+    let mine = py.import("sys")?.as_ptr().addr();
+    match INTERPRETER.compare_exchange(0, mine, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => Ok(()),
+        Err(first) if first == mine => Ok(()),
+        Err(_) => {
+            let why =
+                "deconvoy works in one interpreter of a process, not in subinterpreters beside it";
+            Err(PyImportError::new_err(why))
+        }
+    }
+}
+
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    check_interpreter(module.py())?;
     module.add_class::<Future>()?;
     module.add_class::<ThreadPool>()?;
     module.add_function(wrap_pyfunction!(touch, module)?)?;
