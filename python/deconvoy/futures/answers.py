@@ -16,6 +16,10 @@ from deconvoy.futures.errors import FutureKilled, FutureLost
 from deconvoy.futures.future import future
 
 
+# Read at a time, in bytes: most answers are small, and memory that is touched is copied.
+PIECE = 4096
+
+
 class Answer(NamedTuple):
     """As it came: which, its pickle, and the buffers beside it."""
 
@@ -66,7 +70,7 @@ class Child:
         """Whether it has said its last, and what."""
         while True:
             try:
-                data = os.read(self.answers, 2 * children.LARGE)
+                data = os.read(self.answers, PIECE)
             except BlockingIOError:
                 return False, None
             self._received += data
