@@ -10,6 +10,8 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import tasks
 
 DATA = bytes(4096)
+FEW = 20
+LONG_S = 0.3
 
 
 def count(times):
@@ -41,16 +43,26 @@ def timed(work, times):
     return time.perf_counter() - begun
 
 
+def calls_for(args, work, times):
+    """How many tasks take so long in the mode, by what a few take."""
+    mode = tasks.Mode(args.mode, args.workers)
+    begun = time.perf_counter()
+    mode.map(work, [(times,)] * FEW)
+    took = (time.perf_counter() - begun) / FEW
+    mode.close.close()
+    return max(int(LONG_S / took), FEW)
+
+
 def main():
     args = tasks.parse(
         0,
-        "tasks; 0: as many as take 0.2 s, 20 at least",
+        "tasks; 0: as many as take 0.3 s in the mode, 20 at least",
         size=(1000, "of a task, in microseconds"),
         digest=(0, "1: in C, without the GIL"),
     )
     work = digest if args.digest else count
     times = times_for(work, args.size / 1e6)
-    calls = args.work or max(200000 // args.size, 20)
+    calls = args.work or calls_for(args, work, times)
     begun = time.perf_counter()
     for _ in range(calls):
         work(times)

@@ -1,9 +1,7 @@
 //! A value for the whole process, for Python: each thread reads a copy of its own.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 use deconvoy_pool::{Cached, ProcessGlobal as Global};
 use pyo3::prelude::*;
@@ -11,14 +9,41 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
 use pyo3::{PyTraverseError, gc::PyVisit, intern};
 
-static NEXT: AtomicU64 = AtomicU64::new(1);
+/// What there is: for each slot the number of the value that has it, and how many there have been.
+static SLOTS: Mutex<Slots> = Mutex::new(Slots { numbers: Vec::new(), given: 0 });
 
-/// Those that there are.
-static ALIVE: Mutex<Option<HashSet<u64>>> = Mutex::new(None);
+struct Slots {
+    /// `FREE`, or the number.
+    numbers: Vec<u64>,
+    given: u64,
+}
 
-/// A thread's copies, by number.
+const FREE: u64 = 0;
+
+impl Slots {
+    fn held() -> MutexGuard<'static, Slots> {
+        SLOTS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// A slot, and a number that no value has had.
+    fn take(&mut self) -> (usize, u64) {
+        self.given += 1;
+        let free = self.numbers.iter().position(|number| *number == FREE);
+        let slot = free.unwrap_or(self.numbers.len());
+        if free.is_none() {
+            self.numbers.push(FREE);
+        }
+        self.numbers[slot] = self.given;
+        (slot, self.given)
+    }
+}
+
+/// A copy, and the number of the value that it is of.
+type Copied = (u64, Cached<Py<PyAny>>);
+
+/// A thread's copies, by slot.
 #[derive(Default)]
-struct Copies(HashMap<u64, Cached<Py<PyAny>>>);
+struct Copies(Vec<Option<Copied>>);
 
 impl Drop for Copies {
     /// Not without the GIL: what is let go of so is put down behind a lock of PyO3's, which a forked
@@ -46,6 +71,7 @@ thread_local! {
 /// `copy(value)`. Raises what pickling raises, when the value is set.
 #[pyclass(frozen, module = "deconvoy._native")]
 pub struct ProcessGlobal {
+    slot: usize,
     number: u64,
     /// As it was given, or pickled.
     value: Global<Py<PyAny>>,
@@ -56,11 +82,6 @@ fn pickle<'py>(py: Python<'py>) -> PyResult<&'py Bound<'py, PyModule>> {
     static PICKLE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let module = PICKLE.get_or_try_init(py, || py.import("pickle").map(Bound::unbind))?;
     Ok(module.bind(py))
-}
-
-fn alive<R>(act: impl FnOnce(&mut HashSet<u64>) -> R) -> R {
-    let mut held = ALIVE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    act(held.get_or_insert_default())
 }
 
 impl ProcessGlobal {
@@ -90,16 +111,29 @@ impl ProcessGlobal {
     #[pyo3(signature = (value, copy = None))]
     fn new(value: &Bound<'_, PyAny>, copy: Option<Py<PyAny>>) -> PyResult<ProcessGlobal> {
         let value = Global::new(ProcessGlobal::stored(value, copy.as_ref())?);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        alive(|them| them.insert(number));
-        Ok(ProcessGlobal { number, value, copy })
+        let (slot, number) = Slots::held().take();
+        Ok(ProcessGlobal { slot, number, value, copy })
+    }
+
+    /// On a free-threaded build nobody counts who uses it.
+    #[pyo3(signature = (value, copy = None))]
+    fn __init__(
+        slf: &Bound<'_, ProcessGlobal>,
+        value: &Bound<'_, PyAny>,
+        copy: Option<Py<PyAny>>,
+    ) -> PyResult<()> {
+        // Those are for `__new__`.
+        let _ = (value, copy);
+        slf.py().import("deconvoy.futures.deferred")?.call_method1("defer", (slf,))?;
+        Ok(())
     }
 
     /// The value, as this thread has it: the last that was set before, or a later one.
     fn get(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let known = MINE.with_borrow(|mine| {
-            let cached = mine.0.get(&self.number)?;
-            self.value.fresh(cached).map(|value| value.clone_ref(py))
+            let (number, cached) = mine.0.get(self.slot)?.as_ref()?;
+            let value = self.value.fresh(cached).filter(|_| *number == self.number)?;
+            Some(value.clone_ref(py))
         });
         if let Some(known) = known {
             return Ok(known);
@@ -108,12 +142,16 @@ impl ProcessGlobal {
         let value = self.copied(py, &stored)?;
         let cached = Cached::at(epoch, value.clone_ref(py));
         let old = MINE.with_borrow_mut(|mine| {
-            let old = mine.0.insert(self.number, cached);
+            let numbers = Slots::held().numbers.clone();
+            mine.0.resize_with(numbers.len(), || None);
             // Copies of what is no more are let go of here.
-            let gone: Vec<_> = alive(|them| {
-                mine.0.keys().copied().filter(|number| !them.contains(number)).collect()
-            });
-            (old, gone.iter().filter_map(|number| mine.0.remove(number)).collect::<Vec<_>>())
+            let is_gone = |(slot, copied): &(usize, &mut Option<Copied>)| {
+                copied.as_ref().is_some_and(|(number, _)| *number != numbers[*slot])
+            };
+            let gone = mine.0.iter_mut().enumerate().filter(is_gone);
+            let mut old: Vec<_> = gone.map(|(_, copied)| copied.take()).collect();
+            old.push(mine.0[self.slot].replace((self.number, cached)));
+            old
         });
         drop(old);
         Ok(value)
@@ -134,6 +172,6 @@ impl ProcessGlobal {
 
 impl Drop for ProcessGlobal {
     fn drop(&mut self) {
-        alive(|them| them.remove(&self.number));
+        Slots::held().numbers[self.slot] = FREE;
     }
 }

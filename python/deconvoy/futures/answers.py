@@ -15,7 +15,6 @@ from deconvoy.futures import child as children
 from deconvoy.futures.errors import FutureKilled, FutureLost
 from deconvoy.futures.future import future
 
-
 # Read at a time, in bytes: most answers are small, and memory that is touched is copied.
 PIECE = 4096
 
@@ -142,6 +141,15 @@ def descendants(pid: int) -> list[int]:
             for one in (thread / "children").read_text().split():
                 found += [int(one), *descendants(int(one))]
     return found
+
+
+def why_none(code: int, said: str) -> str:
+    """Why a child has ended without an answer, from its exit code and what it has printed."""
+    how = f"exited with status {code}"
+    if code < 0:
+        how = f"was ended by {signal.Signals(-code).name}"
+    last = f"; it said last: {said.strip().splitlines()[-1]}" if said.strip() else ""
+    return f"its process {how} before it had an answer{last}"
 
 
 def from_file(file: int, length: int, lengths: list[int]) -> tuple[memoryview, list[memoryview]]:

@@ -138,6 +138,20 @@ def run(
         os._exit(status)
 
 
+def hooked(
+    one: Any, call: tuple[Any, ...], keywords: dict[str, Any], before: list[Any], after: list[Any]
+) -> Any:
+    """Runs a future's function, and the hooks around it."""
+    one._begin()
+    for hook in before:
+        hook(one)
+    try:
+        return call[0](*call[1:], **keywords)
+    finally:
+        for hook in after:
+            hook(one)
+
+
 def outcome(call: Callable[[], Any]) -> tuple[bytes, Answer]:
     told: list[tuple[type[Warning], str, str, int]] = []
 

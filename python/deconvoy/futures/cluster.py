@@ -19,7 +19,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from deconvoy._native import blocks, unblocks
-from deconvoy.futures.environment import ALIVE, Environment, Hook, checked_limit
+from deconvoy.futures.elsewhere import Elsewhere, finish
+from deconvoy.futures.environment import checked_limit
 from deconvoy.futures.errors import FutureError, FutureLost
 from deconvoy.futures.future import future
 from deconvoy.futures.thread import ThreadEnvironment
@@ -40,7 +41,7 @@ LOOK_S = 0.2
 _numbers = itertools.count(1)
 
 
-class ClusterEnvironment(Environment):
+class ClusterEnvironment(Elsewhere):
     """Futures run by the workers of a Dask cluster, `max_threads` of them at a time.
 
     `address`: the scheduler's; without one, a cluster is started on this machine when the first
@@ -72,20 +73,17 @@ class ClusterEnvironment(Environment):
         # In a worker of that cluster.
         self._is_within = is_within
         self._wanted = None if max_threads is None else checked_limit(max_threads)
-        self._before: list[Hook] = []
-        self._after: list[Hook] = []
-        self._begin()
+        super().__init__()
         if address is not None and not is_within:
             # A wrong address is told where it was written.
             self._connected()
-        ALIVE.add(self)
 
     def _begin(self) -> None:
-        self._changed = threading.Condition(threading.RLock())
+        super()._begin()
+        self._changed = threading.Condition(self._lock)
         self._pending: collections.deque[future[Any]] = collections.deque()
         # What Dask calls a future.
         self._running: dict[future[Any], Any] = {}
-        self._finished: collections.deque[future[Any]] = collections.deque()
         self._answers = ThreadEnvironment(2)
         self._client: Any = None
         self._cluster: Any = None
@@ -150,14 +148,6 @@ class ClusterEnvironment(Environment):
             if self._cluster is not None and len(self._cluster.workers) < limit:
                 self._cluster.scale(limit)
         self._fill()
-
-    @property
-    def before_start_hooks(self) -> list[Hook]:
-        return self._before
-
-    @property
-    def after_finish_hooks(self) -> list[Hook]:
-        return self._after
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -301,16 +291,11 @@ class ClusterEnvironment(Environment):
         return bool(self._finished or self._unfinished())
 
     def _take_finished(self) -> future[Any] | None:
-        with self._changed:
-            one = self._finished.popleft() if self._finished else None
+        one = super()._take_finished()
         if one is not None:
             # A moment before it is.
             self._wait_until(one._done_already, None)
         return one
-
-    def _forget(self, one: future[Any]) -> None:
-        with self._changed, contextlib.suppress(ValueError):
-            self._finished.remove(one)
 
     def _unfinished(self) -> list[future[Any]]:
         with self._changed:
@@ -340,6 +325,10 @@ class ClusterEnvironment(Environment):
         if cluster is not None:
             cluster.close()
 
+    def _finish(self) -> None:
+        if not self._is_within:
+            super()._finish()
+
     def _forked(self) -> None:
         alive = self._unfinished()
         # What the parent has of Dask's works in the parent only; nobody here may close it.
@@ -349,17 +338,8 @@ class ClusterEnvironment(Environment):
             one._lose(FutureLost("it ran beside this process, at a cluster of the parent's"))
 
 
-def at_exit() -> None:
-    """All that was begun is done."""
-    for one in list(ALIVE):
-        if isinstance(one, ClusterEnvironment) and not one._is_within:
-            with contextlib.suppress(Exception):
-                one.wait_for_all(None)
-            one._close()
-
-
 # Before threads are waited for, at the end of the interpreter, some of Dask's among them.
-threading._register_atexit(at_exit)  # type: ignore[attr-defined]
+threading._register_atexit(finish, ClusterEnvironment)  # type: ignore[attr-defined]
 
 # Of parents.
 _kept: list[Any] = []

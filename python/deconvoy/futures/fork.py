@@ -21,8 +21,9 @@ from collections.abc import Callable
 from typing import Any
 
 from deconvoy.futures import child as children
-from deconvoy.futures.answers import Child
-from deconvoy.futures.environment import ALIVE, Environment, Hook, checked_limit
+from deconvoy.futures.answers import Child, why_none
+from deconvoy.futures.elsewhere import Elsewhere, finish
+from deconvoy.futures.environment import checked_limit
 from deconvoy.futures.errors import FutureLost
 from deconvoy.futures.future import future
 from deconvoy.futures.places import Places
@@ -48,7 +49,7 @@ Settle = Callable[[], bool]
 CHILD, SAID = "_child", "_said"
 
 
-class ForkEnvironment(Environment):
+class ForkEnvironment(Elsewhere):
     """Futures run in children of this process, `max_threads` of them at a time.
 
     What a child prints is kept: `environment.output(future)`. A future that prints to a terminal by
@@ -59,18 +60,14 @@ class ForkEnvironment(Environment):
 
     def __init__(self, max_threads: int | None = None) -> None:
         self._places = Places(checked_limit(max_threads))
-        self._before: list[Hook] = []
-        self._after: list[Hook] = []
         self._parents: dict[int, Child] = {}
-        self._begin()
-        ALIVE.add(self)
+        super().__init__()
 
     def _begin(self) -> None:
-        self._lock = threading.RLock()
+        super()._begin()
         self._children: dict[int, Child] = {}
         self._poll: select.epoll | None = None
         self._dying: list[Child] = []
-        self._finished: collections.deque[future[Any]] = collections.deque()
         self._settles: collections.deque[Callable[[], None]] = collections.deque()
         self._places = Places(self._places.limit)
         self._looker: threading.Thread | None = None
@@ -94,14 +91,6 @@ class ForkEnvironment(Environment):
         limit = checked_limit(limit)
         with self._lock:
             self._places.change(limit)
-
-    @property
-    def before_start_hooks(self) -> list[Hook]:
-        return self._before
-
-    @property
-    def after_finish_hooks(self) -> list[Hook]:
-        return self._after
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -167,7 +156,9 @@ class ForkEnvironment(Environment):
                 one._fail(FutureLost(f"no process could be made: {error.strerror}"))
                 return
             if pid == 0:
-                body = functools.partial(self._run, one, call, keywords)
+                body = functools.partial(
+                    children.hooked, one, call, keywords, self._before, self._after
+                )
                 ends = children.Ends(its, large, output)
                 children.run(body, context, ends, children.Places(*pipe, has_place), parent)
             os.close(its)
@@ -180,17 +171,6 @@ class ForkEnvironment(Environment):
             self._poll.register(mine, select.EPOLLIN)
             self._children[mine] = made
             one.__dict__[CHILD] = made
-
-    def _run(self, one: future[Any], call: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """In the child."""
-        one._begin()
-        for hook in self._before:
-            hook(one)
-        try:
-            return call[0](*call[1:], **keywords)
-        finally:
-            for hook in self._after:
-                hook(one)
 
     # Looking.
 
@@ -364,14 +344,6 @@ class ForkEnvironment(Environment):
             self._look(timeout)
         return bool(self._children or self._finished)
 
-    def _take_finished(self) -> future[Any] | None:
-        with self._lock:
-            return self._finished.popleft() if self._finished else None
-
-    def _forget(self, one: future[Any]) -> None:
-        with self._lock, contextlib.suppress(ValueError):
-            self._finished.remove(one)
-
     def _unfinished(self) -> list[future[Any]]:
         self._look(0)
         with self._lock:
@@ -429,20 +401,4 @@ class ForkEnvironment(Environment):
             one.future._lose(FutureLost("it ran beside this process, in one of the same parent"))
 
 
-def why_none(code: int, said: str) -> str:
-    """Why a child has ended without an answer, from its exit code and what it has printed."""
-    how = f"exited with status {code}"
-    if code < 0:
-        how = f"was ended by {signal.Signals(-code).name}"
-    last = f"; it said last: {said.strip().splitlines()[-1]}" if said.strip() else ""
-    return f"its process {how} before it had an answer{last}"
-
-
-@atexit.register
-def at_exit() -> None:
-    """All that was begun is done, and no child is left."""
-    for one in list(ALIVE):
-        if isinstance(one, ForkEnvironment):
-            with contextlib.suppress(Exception):
-                one.wait_for_all(None)
-            one._close()
+atexit.register(finish, ForkEnvironment)

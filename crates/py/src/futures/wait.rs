@@ -1,5 +1,6 @@
 //! How a thread waits for a future, and gets what came of it.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -152,6 +153,10 @@ fn wait_for_threads(
         pool.get().pool.hurry();
     }
     runner.blocks(py)?;
+    let series = Series::goes_on();
+    if timeout.is_none() {
+        series.nap(py);
+    }
     let waited = park_until(py, timeout, |parker| {
         let mut inner = lock(&me.inner);
         if me.is_over() {
@@ -163,10 +168,53 @@ fn wait_for_threads(
         false
     });
     runner.unblocks(py);
+    series.ends();
     if waited.is_err() {
         lock(&me.inner).waiters.retain(|one| !Arc::ptr_eq(one, &runner.parker));
     }
     waited
+}
+
+/// A thread that waits for one future after the other, without doing much in between.
+///
+/// To be woken for each costs it and whoever wakes it more than a short task takes, and on as many
+/// workers as cores it takes a core from one of them each time. So it looks after a while, which is a small
+/// part of the time that it has waited already.
+#[derive(Clone, Copy)]
+struct Series {
+    began: Instant,
+    last: Instant,
+}
+
+/// What may lie between two waits of a series.
+const PAUSE: Duration = Duration::from_micros(100);
+/// A nap is this part of the series so far.
+const PART: u32 = 32;
+/// One that is shorter saves nothing: the system's timers are not that exact.
+const SHORTEST: Duration = Duration::from_micros(100);
+const LONGEST: Duration = Duration::from_micros(500);
+
+thread_local! {
+    static SERIES: Cell<Option<Series>> = const { Cell::new(None) };
+}
+
+impl Series {
+    fn goes_on() -> Series {
+        let now = Instant::now();
+        let before = SERIES.get().filter(|it| now.duration_since(it.last) < PAUSE);
+        Series { began: before.map_or(now, |it| it.began), last: now }
+    }
+
+    fn nap(self, py: Python<'_>) {
+        let length = (self.last.duration_since(self.began) / PART).min(LONGEST);
+        if length >= SHORTEST {
+            py.detach(|| std::thread::sleep(length));
+        }
+    }
+
+    fn ends(self) {
+        SERIES.set(Some(Series { began: self.began, last: Instant::now() }));
+    }
 }
 
 /// Whether `future` is run by a thread that waits, by way of others, for what this one runs.
