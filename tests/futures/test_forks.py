@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import faulthandler
 import functools
 import gc
@@ -17,14 +18,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bodies import Gate, add, loops, until
+from bodies import HANGS_AFTER_S, Gate, add, loops, until
 from deconvoy.futures import (
     FutureError,
     FutureLost,
+    NoFutures,
     future,
     kill_all_futures,
     kill_future,
     touch,
+    wait_for_any_future,
     wait_for_future,
     with_new_environment,
 )
@@ -240,6 +243,28 @@ def test_children_that_wait_end_with_their_parent() -> None:
         with open(out, "rb") as said:
             assert said.read() == b"0"
     assert process.returncode == -signal.SIGKILL
+
+
+def test_who_waits_is_woken_when_another_thread_takes_in_what_it_waits_for(gate: Gate) -> None:
+    def waits() -> None:
+        # Another thread may be the one that gets it.
+        with contextlib.suppress(NoFutures):
+            wait_for_any_future(timeout=HANGS_AFTER_S)
+
+    with with_new_environment("fork", max_threads=1):
+        for _ in range(30):
+            one, last = future(gate.passes), future(add, 1)
+            contexts = [contextvars.copy_context() for _ in range(2)]
+            threads = [threading.Thread(target=it.run, args=(waits,)) for it in contexts]
+            threads.append(threading.Thread(target=touch, args=(last,)))
+            for thread in threads:
+                thread.start()
+            gate.has_begun()
+            gate.open()
+            assert touch(one) is None and touch(last) == 2
+            for thread in threads:
+                thread.join(HANGS_AFTER_S)
+                assert not thread.is_alive()
 
 
 def test_futures_of_the_parent_in_a_forked_child(gate: Gate) -> None:

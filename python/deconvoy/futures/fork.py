@@ -13,7 +13,6 @@ import collections
 import contextlib
 import functools
 import os
-import select
 import signal
 import threading
 import time
@@ -26,13 +25,11 @@ from deconvoy.futures.elsewhere import Elsewhere, finish
 from deconvoy.futures.environment import checked_limit
 from deconvoy.futures.errors import FutureLost
 from deconvoy.futures.future import future
+from deconvoy.futures.lookout import OFTEN_S, Lookout
 from deconvoy.futures.places import Places
 
 # Children that wait for a place to run, at most; who makes more waits until there are fewer.
 MOST_WAITING = 256
-
-# So often it is looked for places that were lost, while there may be any, in seconds.
-AUDIT_S = 0.02
 
 # After a child was killed that waited for a place: so many times, a millisecond apart.
 MOST_LOOKS, FEW_LOOKS = 20, 3
@@ -66,13 +63,11 @@ class ForkEnvironment(Elsewhere):
     def _begin(self) -> None:
         super()._begin()
         self._children: dict[int, Child] = {}
-        self._poll: select.epoll | None = None
         self._dying: list[Child] = []
         self._settles: collections.deque[Callable[[], None]] = collections.deque()
         self._places = Places(self._places.limit)
         self._looker: threading.Thread | None = None
-        # Threads that look.
-        self._looking = 0
+        self._lookout = Lookout(self._lock)
 
     def another(self) -> ForkEnvironment:
         made = ForkEnvironment(self._places.limit)
@@ -140,35 +135,34 @@ class ForkEnvironment(Elsewhere):
             if taken is None:
                 return
             call, keywords, context = taken
-            mine, its = os.pipe()
-            os.set_blocking(mine, False)
-            large = os.memfd_create("deconvoy-answer")
-            output = os.memfd_create("deconvoy-output")
             children.flush()
             # Whoever comes first has a place first.
             has_place, parent = self._places.take(), os.getpid()
+            ends: list[int] = []
             try:
+                ends += os.pipe()
+                ends += [os.memfd_create(name) for name in ("deconvoy-answer", "deconvoy-output")]
                 pid = os.fork()
             except OSError as error:
                 self._places.give(int(has_place))
-                for end in (mine, its, large, output):
+                for end in ends:
                     os.close(end)
                 one._fail(FutureLost(f"no process could be made: {error.strerror}"))
                 return
+            mine, its, large, output = ends
             if pid == 0:
                 body = functools.partial(
                     children.hooked, one, call, keywords, self._before, self._after
                 )
-                ends = children.Ends(its, large, output)
-                children.run(body, context, ends, children.Places(*pipe, has_place), parent)
+                its_ends = children.Ends(its, large, output)
+                children.run(body, context, its_ends, children.Places(*pipe, has_place), parent)
             os.close(its)
+            os.set_blocking(mine, False)
             made = Child(one, pid, mine, large, output)
             if has_place:
                 made.has_started = True
                 one._begin()
-            if self._poll is None:
-                self._poll = select.epoll()
-            self._poll.register(mine, select.EPOLLIN)
+            self._lookout.add(mine)
             self._children[mine] = made
             one.__dict__[CHILD] = made
 
@@ -177,11 +171,8 @@ class ForkEnvironment(Elsewhere):
     def _look(self, timeout: float | None, only: Child | None = None) -> None:
         """Takes in what there is to take in; waits for it, at most `timeout` seconds (None: as
         long as it takes). Nothing is locked while futures are settled, which calls others."""
-        self._looking += 1
-        try:
-            self._take_in_ready(timeout, only)
-        finally:
-            self._looking -= 1
+        with self._lookout.looks() as is_first:
+            self._take_in_ready(timeout, only, is_first)
         self._settle_all()
 
     def _settle_all(self) -> None:
@@ -198,30 +189,24 @@ class ForkEnvironment(Elsewhere):
                 self._settles.appendleft(settle)
                 raise
 
-    def _take_in_ready(self, timeout: float | None, only: Child | None) -> None:
-        poll: select.epoll | select.poll | None = self._poll
+    def _take_in_ready(self, timeout: float | None, only: Child | None, is_first: bool) -> None:
+        descriptor = None
         if only is not None:
             if self._children.get(only.answers) is not only:
                 # Another thread has taken its answer in.
                 return
             if only.has_started:
-                poll = select.poll()
-                poll.register(only.answers, select.POLLIN)
-        if not self._children or poll is None:
+                descriptor = only.answers
+        if not self._children:
             self._bury()
             return
-        if self._places.lost is not None or self._dying or self._looking > 1:
-            # Another thread may take in what this one waits for, and there may be a place to find.
-            timeout = AUDIT_S if timeout is None else min(timeout, AUDIT_S)
-        wait_s = None if timeout is None else max(timeout, 0)
-        if isinstance(poll, select.epoll):
-            ready = poll.poll(wait_s)
-        else:
-            ready = poll.poll(None if wait_s is None else wait_s * 1000)
+        if self._places.lost is not None or self._dying:
+            timeout = OFTEN_S if timeout is None else min(timeout, OFTEN_S)
+        ready = self._lookout.wait(timeout, descriptor, is_first)
         with self._lock:
-            if not ready and timeout == AUDIT_S and self._places.lost is not None:
+            if not ready and timeout == OFTEN_S and self._places.lost is not None:
                 self._places.audit(self._taken())
-            for descriptor, _ in ready:
+            for descriptor in ready:
                 # Another thread may have been quicker.
                 if (one := self._children.get(descriptor)) is not None:
                     self._receive(one)
@@ -241,6 +226,7 @@ class ForkEnvironment(Elsewhere):
             self._replace(one)
             said = one.future.__dict__[SAID]
             settle = functools.partial(one.future._fail, FutureLost(why_none(code, said)))
+        self._lookout.wake()
         self._finished.append(one.future)
         self._settles.append(functools.partial(self._settle, one.future, settle))
 
@@ -261,9 +247,7 @@ class ForkEnvironment(Elsewhere):
 
     def _leaves(self, one: Child) -> None:
         self._children.pop(one.answers, None)
-        if self._poll is not None:
-            # By hand: it is open in other children, too.
-            self._poll.unregister(one.answers)
+        self._lookout.remove(one.answers)
         one.future.__dict__.pop(CHILD, None)
         one.future.__dict__[SAID] = one.output()
         one.close()
@@ -384,13 +368,12 @@ class ForkEnvironment(Elsewhere):
             self._dying.clear()
             if not self._children:
                 self._places.drop()
-                if self._poll is not None:
-                    self._poll.close()
-                    self._poll = None
+                self._lookout.close()
 
     def _forked(self) -> None:
         # Looked at when somebody does: each page that is touched now is copied for each future.
         self._parents = self._children
+        self._lookout.forget()
         self._begin()
 
     def _leave_parents(self) -> None:
