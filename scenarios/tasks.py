@@ -15,6 +15,9 @@ import time
 
 MODES = ["sequential", "thread", "fork", "joblib", "future-thread", "future-fork", "future-dask"]
 
+# Their processes are not children of this one, or end later: what they take is not known.
+OTHERS_CHILDREN = ["joblib", "future-dask"]
+
 # A mode that this interpreter has not: so it ends, after a line that says why.
 LACKS = 3
 
@@ -23,7 +26,6 @@ class GarbageCollector:
     """Seconds in the collector: of this process, and of each task that ran in another one."""
 
     def __init__(self):
-        self.pid = os.getpid()
         self.total_s = 0.0
         self.since = 0.0
         # Of PyPy it is not known.
@@ -37,9 +39,9 @@ class GarbageCollector:
         else:
             self.total_s += time.perf_counter() - self.since
 
-    def elsewhere(self, call, *arguments):
-        """Calls it; what it returns, and the seconds if it ran in another process."""
-        if os.getpid() == self.pid:
+    def elsewhere(self, program, call, *arguments):
+        """Calls it; what it returns, and the seconds if that is not in the process `program`."""
+        if os.getpid() == program:
             return call(*arguments), 0.0
         before = self.total_s
         return call(*arguments), self.total_s - before
@@ -48,8 +50,8 @@ class GarbageCollector:
 collector = GarbageCollector()
 
 
-def in_a_task(call, *arguments):
-    return collector.elsewhere(call, *arguments)
+def in_a_task(program, call, *arguments):
+    return collector.elsewhere(program, call, *arguments)
 
 
 class Mode:
@@ -68,7 +70,8 @@ class Mode:
     def map(self, call, arguments):
         """What the calls with each of these tuples of arguments return."""
         results, seconds = [], 0.0
-        for result, elsewhere_s in self.run(in_a_task, [(call,) + each for each in arguments]):
+        tasks = [(os.getpid(), call) + each for each in arguments]
+        for result, elsewhere_s in self.run(in_a_task, tasks):
             results.append(result)
             seconds += elsewhere_s
         self.elsewhere_s += seconds
@@ -168,7 +171,9 @@ def measure(args, calls, body, more=()):
     collected_s = collector.total_s - collected_s + mode.elsewhere_s
     # Processes count when they have ended.
     mode.close.close()
-    said = {"elapsed_s": elapsed_s, "cpu_s": cpu_s() - cpu_before_s, "calls": calls}
+    said = {"elapsed_s": elapsed_s, "calls": calls}
+    if args.mode not in OTHERS_CHILDREN:
+        said["cpu_s"] = cpu_s() - cpu_before_s
     if collector.is_known:
         said["gc_s"] = collected_s
     said["result"] = result

@@ -48,9 +48,10 @@ def test_a_program_says_what_it_should_in_every_mode(name: str, mode: str) -> No
     assert (done.returncode, done.stderr) == (0, "")
     said = json.loads(done.stdout)
     more = {"sequential_s", "task_s"} if program == "granularity" else set()
-    assert said.keys() == VALUES | more
+    unknown = {"cpu_s"} if mode in ("joblib", "future-dask") else set()
+    assert said.keys() == (VALUES | more) - unknown
     assert said["result"] == pytest.approx(expected)
-    assert said["elapsed_s"] > 0 and said["cpu_s"] > 0 and said["gc_s"] >= 0
+    assert said["elapsed_s"] > 0 and said.get("cpu_s", 1) > 0 and said["gc_s"] >= 0
 
 
 def test_every_program_has_a_readme_and_the_digits_are_whole() -> None:

@@ -156,7 +156,7 @@ Results go to deconvoy-bench-*.json in the current folder, or to -o."""
     help="What runs it: c, cpython3.11, 'cpython*+adaptive', cpython3.11+timeout:interval=1ms, "
     "lab:timer:10ms, sim:adaptive@8, sim:mutex@8/2010; traced meanwhile, "
     "cpython3.11+adaptive+trace. Can be given again. "
-    "Default: c and every CPython found, stock and under each policy.",
+    "Default: c and every CPython found, stock and under each policy; for tasks, this Python.",
 )
 @click.option("--workers", type=Counts(0, 1000), help="Threads, as a list. Default: by scenario.")
 @click.option(
@@ -246,6 +246,9 @@ def bench(
     others = sorted({one.name for one in scenarios} - TASKS.keys())
     if others and (modes or sizes):
         raise UserError(f"--mode and --size are for what is made of tasks, not for {others[0]}")
+    unsized = [one.name for one in scenarios if one.sizes == (None,)]
+    if sizes and unsized:
+        raise UserError(f"tasks of {unsized[0]} have one size: leave out --size, or the scenario")
     stem = "-".join(dict.fromkeys(name.partition(":")[0] for name in names))
     path = place or new_name(f"deconvoy-bench-{stem}-{time.strftime('%Y%m%d-%H%M%S')}")
     check_new(path, force)

@@ -7,7 +7,7 @@ import itertools
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -95,8 +95,17 @@ def execute(result: Result, cases: list[Case], rounds: int, path: Path, console:
                 try:
                     seed = result.settings["seed"] + number
                     run = functools.partial(scenario_named(case.scenario).run, seed)
-                    with named_traces(case):
-                        result.runs.append(measure(case, number, run, quiet=quiet))
+                    with named_traces(case) as anew:
+
+                        def once(
+                            case: Case,
+                            run: Callable[[Case], dict[str, Any]] = run,
+                            anew: Callable[[], None] = anew,
+                        ) -> dict[str, Any]:
+                            anew()
+                            return run(case)
+
+                        result.runs.append(measure(case, number, once, quiet=quiet))
                 except RunFailed as error:
                     failed.add(case)
                     result.skipped[name] = str(error)
@@ -113,11 +122,18 @@ def say_waits(console: Console, foreign_cores: float) -> None:
 
 
 @contextmanager
-def named_traces(case: Case) -> Iterator[None]:
-    """The traces that a run leaves, if they are to be kept, get its name in front."""
+def named_traces(case: Case) -> Iterator[Callable[[], None]]:
+    """The traces that a run leaves, if they are to be kept, get its name in front. To be called
+    before each attempt: those of the one before, which does not count, are gone then."""
     folder = case.runtime.traces
     before = set(folder.iterdir()) if folder is not None else set()
-    yield
+
+    def anew() -> None:
+        if folder is not None:
+            for trace in set(folder.iterdir()) - before:
+                trace.unlink()
+
+    yield anew
     if folder is not None:
         workload = Path(case.scenario).stem if case.scenario.startswith(MIX) else case.scenario
         name = re.sub(r"[^\w.+@,=-]", "-", f"{workload.removeprefix(MIX)}-{case.runtime.name}")

@@ -16,8 +16,9 @@ FULL = 0.9
 KEYS = {
     False: """\
 speed-up: the time of mode sequential, of this one; ~ the intervals overlap. CPU: of all processes,
-  of the time. a call: the time by the number of calls. GC: seconds in the collector, of all
-  processes; in threads that share a GIL the others may run meanwhile.""",
+  of the time; the making of the pool counts, though not in the time. a call: the time by the number
+  of calls. GC: seconds in the collector, of all processes; in threads that share a GIL the others
+  may run meanwhile.""",
     True: """\
 overhead: what the smallest task costs beside its work. no slower, all of it: the smallest task of
   those tried from which on all are no slower than one after the other, and from which on 90 % is

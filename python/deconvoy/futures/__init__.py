@@ -10,13 +10,14 @@ The names are those of the Common Lisp libraries `future` and `fork-future`.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterable, Iterator, MutableSequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar, overload
 
-from deconvoy._native import ProcessGlobal, blocks, touch, unblocks
+from deconvoy._native import ProcessGlobal, touch
 from deconvoy.futures.environment import Environment, Environments, Hook, wait
 from deconvoy.futures.errors import FutureError, FutureKilled, FutureLost, NoFutures
 from deconvoy.futures.future import future
@@ -38,6 +39,7 @@ __all__ = [
     "initialize_environment",
     "kill_all_futures",
     "kill_future",
+    "make_environment",
     "touch",
     "wait_for_all_futures",
     "wait_for_any_future",
@@ -91,14 +93,11 @@ def _wait_first(several: list[future[T]], timeout: float | None) -> Iterable[fut
     from concurrent.futures import FIRST_COMPLETED
     from concurrent.futures import wait as wait_for_several
 
-    # A worker that waits makes room for what it waits for.
-    blocks()
-    try:
+    with contextlib.ExitStack() as waiting:
         for place in {one.environment for one in several}:
+            waiting.enter_context(place._waiting())
             place._hurry()
         done: Iterable[Any] = wait_for_several(several, timeout, FIRST_COMPLETED).done
-    finally:
-        unblocks()
     if not done:
         raise TimeoutError
     return done

@@ -7,6 +7,7 @@ import mmap
 import os
 import pickle
 import signal
+import time
 import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,9 @@ from typing import Any, NamedTuple
 from deconvoy.futures import child as children
 from deconvoy.futures.errors import FutureKilled, FutureLost
 from deconvoy.futures.future import future
+
+# Looks, a millisecond apart, for the end of a child that has closed what it answers by.
+SOON = 100
 
 # Read at a time, in bytes: most answers are small, and memory that is touched is copied.
 PIECE = 4096
@@ -36,7 +40,8 @@ class Answer(NamedTuple):
         except Exception as error:
             return one._fail(FutureLost(f"its answer cannot be read: {error}"))
         for category, text, file, line in told:
-            with contextlib.suppress(Warning):
+            # Where warnings are errors, or whoever shows them fails: that is not the future's.
+            with contextlib.suppress(Exception):
                 warnings.warn_explicit(text, category, file, line)
         if self.kind == children.VALUE:
             return one._settle(content)
@@ -55,10 +60,14 @@ class Child:
         self.has_started = False
         # Its place to run was given back for it.
         self.is_replaced = False
-        self.killed_at: float | None = None
+        self.killed_at = 0.0
+        # What descended from it when it was killed: process ids, and when these began.
+        self._tree: dict[int, str] = {}
         self._large = large
         self._output = output
         self._received = bytearray()
+        # Its exit code.
+        self._code: int | None = None
 
     def output(self) -> str:
         """What it has printed so far."""
@@ -116,38 +125,88 @@ class Child:
     def reap(self, options: int) -> int | None:
         """The exit code, if it has ended (negative: a signal); None: it has not. 0 also if somebody
         else has taken it."""
-        try:
-            ended, status = os.waitpid(self.pid, options)
-        except ChildProcessError:
-            return 0
-        return os.waitstatus_to_exitcode(status) if ended else None
+        if self._code is None:
+            try:
+                ended, status = os.waitpid(self.pid, options)
+            except ChildProcessError:
+                self._code = 0
+            else:
+                self._code = os.waitstatus_to_exitcode(status) if ended else None
+        return self._code
+
+    def reap_soon(self) -> int | None:
+        """As `reap`, of one that is about to end; None: it is not."""
+        for _ in range(SOON):
+            if (code := self.reap(os.WNOHANG)) is not None:
+                return code
+            time.sleep(0.001)
+        return None
 
     def signal(self, how: signal.Signals) -> None:
         """To it and to all that descend from it: futures of its own, commands that it runs."""
-        with contextlib.suppress(ProcessLookupError):
-            # So that it begins no others meanwhile.
-            os.kill(self.pid, signal.SIGSTOP)
-        for pid in [*descendants(self.pid), self.pid]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, how)
-                os.kill(pid, signal.SIGCONT)
+        if self._code is not None:
+            return
+        tree: dict[int, str] = {}
+        try:
+            # Stopped, so that they begin no others meanwhile; one that was on its way is found by
+            # the next look.
+            while found := self._family().items() - tree.items():
+                tree.update(found)
+                for pid, _ in found:
+                    send(pid, signal.SIGSTOP)
+            for pid in tree:
+                send(pid, how)
+        finally:
+            for pid in tree:
+                send(pid, signal.SIGCONT)
+        self._tree |= tree
+
+    def _family(self) -> dict[int, str]:
+        return {self.pid: began(self.pid), **descendants(self.pid)}
+
+    def remains(self) -> list[int]:
+        """What descended from it when it was killed and is still there."""
+        return [pid for pid, when in self._tree.items() if pid != self.pid and began(pid) == when]
+
+    def end_remains(self) -> None:
+        for pid in self.remains():
+            send(pid, signal.SIGKILL)
 
 
-def descendants(pid: int) -> list[int]:
-    """The processes that a process has begun and those of these, as far as they are alive."""
-    found: list[int] = []
+def send(pid: int, how: signal.Signals) -> None:
+    """To a process that may have ended, or be somebody else's."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, how)
+
+
+def began(pid: int) -> str:
+    """When a process was made, in the kernel's ticks; empty: it is not there, or a zombie."""
     with contextlib.suppress(OSError):
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            for one in (thread / "children").read_text().split():
-                found += [int(one), *descendants(int(one))]
+        # After the name, which may have anything in it: state, …, start time.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return "" if fields[0] == "Z" else fields[19]
+    return ""
+
+
+def descendants(pid: int) -> dict[int, str]:
+    """The processes that a process has begun and those of these, as far as they are alive."""
+    found: dict[int, str] = {}
+    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for one in map(int, thread.read_text().split()):
+                if when := began(one):
+                    found |= {one: when, **descendants(one)}
     return found
 
 
-def why_none(code: int, said: str) -> str:
-    """Why a child has ended without an answer, from its exit code and what it has printed."""
-    how = f"exited with status {code}"
-    if code < 0:
+def why_none(code: int | None, said: str) -> str:
+    """Why a child has no answer, from its exit code (None: it goes on) and what it has printed."""
+    if code is None:
+        how = "has become another program, or closed what it answers by,"
+    elif code < 0:
         how = f"was ended by {signal.Signals(-code).name}"
+    else:
+        how = f"exited with status {code}"
     last = f"; it said last: {said.strip().splitlines()[-1]}" if said.strip() else ""
     return f"its process {how} before it had an answer{last}"
 
@@ -156,7 +215,8 @@ def from_file(file: int, length: int, lengths: list[int]) -> tuple[memoryview, l
     """The pickle and its buffers, from a file in memory, which stays mapped as long as they are
     used."""
     size = os.fstat(file).st_size
-    mapped = memoryview(mmap.mmap(file, size))
+    # A copy on write: what a later child does to the result it does to its own.
+    mapped = memoryview(mmap.mmap(file, size, access=mmap.ACCESS_COPY))
     begins = children.places(length, lengths)
     views = [mapped[at : at + size] for at, size in zip(begins, [length, *lengths], strict=True)]
     return views[0], views[1:]

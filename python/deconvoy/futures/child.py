@@ -96,7 +96,8 @@ class Failure(NamedTuple):
     def with_traceback(self) -> BaseException:
         """The error, caused by its traceback as text."""
         if self.traceback:
-            self.error.__cause__ = RemoteTraceback(self.traceback)
+            # Not by the class's own means: that may be frozen.
+            BaseException.__setattr__(self.error, "__cause__", RemoteTraceback(self.traceback))
         return self.error
 
 
@@ -143,13 +144,17 @@ def hooked(
 ) -> Any:
     """Runs a future's function, and the hooks around it."""
     one._begin()
-    for hook in before:
-        hook(one)
     try:
+        for hook in before:
+            hook(one)
         return call[0](*call[1:], **keywords)
     finally:
         for hook in after:
-            hook(one)
+            try:
+                hook(one)
+            except Exception:
+                # As on threads: it is told, and the result stands.
+                traceback.print_exc()
 
 
 def outcome(call: Callable[[], Any]) -> tuple[bytes, Answer]:
@@ -180,7 +185,9 @@ def failure(error: BaseException, where: BaseException) -> Failure:
     # Not the frame in here.
     lines = traceback.format_exception(type(where), where, tail(where))
     try:
-        pickle.loads(pickle.dumps(error))
+        copy = pickle.loads(pickle.dumps(error))
+        if type(copy) is not type(error):
+            raise TypeError(f"it comes back as {type(copy).__qualname__}")
     except Exception as why:
         says = f"{type(error).__qualname__}: {error} (which cannot be pickled: {why})"
         error = FutureError(says)

@@ -15,10 +15,10 @@ import logging
 import os
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
-from deconvoy._native import blocks, unblocks
 from deconvoy.futures.elsewhere import Elsewhere, finish
 from deconvoy.futures.environment import checked_limit
 from deconvoy.futures.errors import FutureError, FutureLost
@@ -84,7 +84,6 @@ class ClusterEnvironment(Elsewhere):
         self._pending: collections.deque[future[Any]] = collections.deque()
         # What Dask calls a future.
         self._running: dict[future[Any], Any] = {}
-        self._answers = ThreadEnvironment(2)
         self._client: Any = None
         self._cluster: Any = None
 
@@ -121,7 +120,8 @@ class ClusterEnvironment(Elsewhere):
             dashboard_address=None,
             silence_logs=logging.CRITICAL,
             # What has ended one worker is not sent to another.
-            scheduler_kwargs={"allowed_failures": 0},
+            scheduler_kwargs={"allowed_failures": 0, "preload": ["deconvoy.futures.orphan"]},
+            worker_class="deconvoy.futures.orphan.Nanny",
         )
         client = distributed.Client(self._cluster, set_as_default=False)
         client.register_plugin(there.Paths())
@@ -164,44 +164,49 @@ class ClusterEnvironment(Elsewhere):
 
     def _fill(self) -> None:
         """Sends what may run."""
-        while True:
-            with self._changed:
-                if not self._pending or len(self._running) >= self.max_threads:
-                    return
+        while (taken := self._next()) is not None:
+            one, call, keywords = taken
+            try:
+                self._send(one, call, keywords)
+            except Exception as error:
+                self._over(one, error)
+
+    def _next(self) -> tuple[future[Any], tuple[Any, ...], dict[str, Any]] | None:
+        """One that has a place from now on, and what it is to run."""
+        with self._changed:
+            while self._pending and len(self._running) < self.max_threads:
                 one = self._pending.popleft()
-                taken = one._take_body()
-                if taken is None:
-                    continue
-                # Its place is taken; what runs it comes below.
-                self._running[one] = None
-                one._begin()
-            self._send(one, *taken[:2])
+                if (taken := one._take_body()) is not None:
+                    # What runs it comes later.
+                    self._running[one] = None
+                    one._begin()
+                    return one, taken[0], taken[1]
+        return None
 
     def _send(self, one: future[Any], call: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-        try:
-            for hook in self._before:
-                hook(one)
-        except Exception as error:
-            self._over(one, error)
-            return
+        """Raises what a hook raises, FutureError for what cannot be sent, FutureLost if there is
+        nobody to send it to."""
+        for hook in self._before:
+            hook(one)
         try:
             pickled = cloudpickle.dumps((call, keywords))
         except Exception as why:
             name = getattr(call[0], "__qualname__", repr(call[0]))
-            self._over(one, FutureError(f"{name} or its arguments cannot be pickled: {why}"))
-            return
-        client = self._connected()
+            raise FutureError(f"{name} or its arguments cannot be pickled: {why}") from why
         key = f"deconvoy-{os.getpid()}-{next(_numbers)}-{id(self):x}"
-        where = there.Where(client.scheduler.address, self.max_threads)
-        sent = client.submit(there.run, key, pickled, where, key=key, pure=False)
+        try:
+            client = self._connected()
+            where = there.Where(client.scheduler.address, self.max_threads)
+            sent = client.submit(there.run, key, pickled, where, key=key, pure=False)
+        except Exception as error:
+            raise lost(error) from error
         with self._changed:
-            if one in self._running:
-                self._running[one] = sent
-            else:
+            if one not in self._running:
                 # It was killed meanwhile.
                 sent.cancel()
                 return
-        sent.add_done_callback(lambda it: self._answers.submit(self._answered, one, it))
+            self._running[one] = sent
+        sent.add_done_callback(lambda it: _answers.submit(self._answered, one, it))
 
     # Answers.
 
@@ -220,6 +225,7 @@ class ClusterEnvironment(Elsewhere):
                 self._over(one, answer.with_traceback())
         finally:
             sent.release()
+            self._fill()
 
     def _over(self, one: future[Any], error: BaseException | None, value: Any = None) -> None:
         # Among the finished before it is over: whoever sees that may look for it there.
@@ -231,10 +237,12 @@ class ClusterEnvironment(Elsewhere):
             if not was_first:
                 self._forget(one)
             self._changed.notify_all()
-        self._fill()
         for hook in self._after:
-            with contextlib.suppress(Exception):
+            try:
                 hook(one)
+            except Exception:
+                # As on threads: it is told, and the result stands.
+                traceback.print_exc()
 
     # What an environment is asked.
 
@@ -254,10 +262,13 @@ class ClusterEnvironment(Elsewhere):
 
     def _interrupt(self, sent: Any, force: bool) -> None:
         client = self._connected()
-        found = client.run(there.interrupt, sent.key, on_error="ignore")
-        sent.cancel()
         if force and self._cluster is not None:
-            client.restart_workers([worker for worker, runs in found.items() if runs])
+            # Not by asking it, which may be in C code that keeps its GIL.
+            keys = client.processing().items()
+            client.restart_workers([worker for worker, has in keys if sent.key in has])
+        else:
+            client.run(there.interrupt, sent.key, on_error="ignore")
+        sent.cancel()
 
     def _wait(self, one: future[Any], timeout: float | None) -> None:
         with self._waiting():
@@ -275,15 +286,13 @@ class ClusterEnvironment(Elsewhere):
     @contextlib.contextmanager
     def _waiting(self) -> Iterator[None]:
         """Whoever waits in a worker's thread, be it a cluster's or of threads, makes room."""
-        blocks()
-        if self._is_within:
-            distributed.secede()
-        try:
-            yield
-        finally:
-            if self._is_within:
-                distributed.rejoin()
-            unblocks()
+        with super()._waiting():
+            has_left = self._is_within and leave_worker()
+            try:
+                yield
+            finally:
+                if has_left:
+                    distributed.rejoin()
 
     def _wait_any(self, timeout: float | None) -> bool:
         with self._waiting():
@@ -330,7 +339,8 @@ class ClusterEnvironment(Elsewhere):
             super()._finish()
 
     def _forked(self) -> None:
-        alive = self._unfinished()
+        # Nothing is locked: another thread of the parent's may have done so for ever.
+        alive = [*self._running, *self._pending]
         # What the parent has of Dask's works in the parent only; nobody here may close it.
         _kept.append((self._client, self._cluster, self._running))
         self._begin()
@@ -341,8 +351,21 @@ class ClusterEnvironment(Elsewhere):
 # Before threads are waited for, at the end of the interpreter, some of Dask's among them.
 threading._register_atexit(finish, ClusterEnvironment)  # type: ignore[attr-defined]
 
+# Settles futures of all clusters, and may wait for others meanwhile.
+_answers = ThreadEnvironment(2)
+
 # Of parents.
 _kept: list[Any] = []
+
+
+def leave_worker() -> bool:
+    """Gives the place of a cluster's worker to others; whether this thread has one."""
+    try:
+        distributed.secede()
+    except ValueError:
+        # A thread of the task's own.
+        return False
+    return True
 
 
 def lost(error: Exception) -> BaseException:

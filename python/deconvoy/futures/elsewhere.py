@@ -5,10 +5,16 @@ from __future__ import annotations
 import collections
 import contextlib
 import threading
+from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 from deconvoy.futures.environment import ALIVE, Environment, Hook
+from deconvoy.futures.errors import FutureKilled, FutureLost
 from deconvoy.futures.future import future
+
+# Ends a future, with nothing locked, since that calls others; whether it was not over.
+Settle = Callable[[], bool]
 
 
 class Elsewhere(Environment):
@@ -25,6 +31,8 @@ class Elsewhere(Environment):
         self._lock = threading.RLock()
         # Those that nobody has asked for, in the order of finishing.
         self._finished: collections.deque[future[Any]] = collections.deque()
+        # What is to be settled; by whoever comes by.
+        self._settles: collections.deque[Callable[[], None]] = collections.deque()
 
     @property
     def before_start_hooks(self) -> list[Hook]:
@@ -36,11 +44,43 @@ class Elsewhere(Environment):
 
     def _take_finished(self) -> future[Any] | None:
         with self._lock:
-            return self._finished.popleft() if self._finished else None
+            one = self._finished.popleft() if self._finished else None
+        if one is not None and not one._done_already():
+            # A moment before it is.
+            self._wait(one, None)
+        return one
+
+    @abstractmethod
+    def _wait(self, one: future[Any], timeout: float | None) -> None: ...
 
     def _forget(self, one: future[Any]) -> None:
         with self._lock, contextlib.suppress(ValueError):
             self._finished.remove(one)
+
+    def _settle_all(self) -> None:
+        """Settles what was taken in, whoever has."""
+        while self._settles:
+            try:
+                settle = self._settles.popleft()
+            except IndexError:
+                return
+            try:
+                settle()
+            except BaseException:
+                # Of this thread, not of the future: another time.
+                self._settles.appendleft(settle)
+                raise
+
+    def _settle(self, one: future[Any], settle: Settle) -> None:
+        try:
+            was_first = settle()
+        except FutureKilled:
+            # Of this thread.
+            raise
+        except Exception as error:
+            was_first = one._fail(FutureLost(f"what came of it cannot be told: {error!r}"))
+        if not was_first:
+            self._forget(one)
 
     def _finish(self) -> None:
         """At the end of the interpreter: all that was begun is done, and nothing is left behind."""

@@ -6,6 +6,7 @@ import concurrent.futures
 import contextlib
 import contextvars
 import os
+import threading
 import time
 import weakref
 from abc import abstractmethod
@@ -29,7 +30,7 @@ _present: contextvars.ContextVar[Environment] = contextvars.ContextVar("environm
 
 
 class Environment(concurrent.futures.Executor):
-    """What runs futures, of one kind: `thread` or `fork`. An executor.
+    """What runs futures, of one kind: `thread`, `fork` or `dask`. An executor.
 
     `counts`: how many futures have a place to run, and how many wait for one. `max_threads`: how
     many run at a time. `before_start_hooks`, `after_finish_hooks`: functions that are called with
@@ -151,6 +152,15 @@ class Environment(concurrent.futures.Executor):
     def _hurry(self) -> None:
         """Somebody waits for what has not begun."""
 
+    @contextlib.contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """The calling thread waits for its futures: if it is a worker, others work meanwhile."""
+        _native.blocks()
+        try:
+            yield
+        finally:
+            _native.unblocks()
+
     @abstractmethod
     def _close(self) -> None: ...
 
@@ -173,18 +183,29 @@ class Environments:
     def __init__(self, default: Environment) -> None:
         self.default = default
         self.others: list[Environment] = []
+        self._lock = threading.Lock()
         self._say()
 
     def _say(self) -> None:
+        """With the lock held."""
         _native.set_environments(_present, self.default, len(self.others))
+
+    def _add(self, environment: Environment) -> None:
+        with self._lock:
+            self.others.append(environment)
+            self._say()
+
+    def _remove(self, environment: Environment) -> None:
+        with self._lock:
+            self.others.remove(environment)
+            self._say()
 
     def present(self) -> Environment:
         return _present.get(self.default) if self.others else self.default
 
     @contextlib.contextmanager
     def opened(self, environment: Environment) -> Iterator[Environment]:
-        self.others.append(environment)
-        self._say()
+        self._add(environment)
         token = _present.set(environment)
         failed = True
         try:
@@ -196,34 +217,33 @@ class Environments:
             try:
                 present.shutdown(cancel_futures=failed)
             finally:
-                self.others.remove(environment)
-                self._say()
+                self._remove(environment)
 
     @contextlib.contextmanager
     def within(self, environment: Environment) -> Iterator[None]:
         """It is the present environment for the calling thread, and goes on after that."""
-        self.others.append(environment)
-        self._say()
+        self._add(environment)
         token = _present.set(environment)
         try:
             yield
         finally:
             _present.reset(token)
-            self.others.remove(environment)
-            self._say()
+            self._remove(environment)
 
     def replace_present(self, environment: Environment) -> None:
         """Has futures made in the present environment's place go to another one from now on."""
         before = self.present()
         if before is self.default:
-            self.default = environment
-            self._say()
+            with self._lock:
+                self.default = environment
+                self._say()
         else:
             _present.set(environment)
         before._close()
 
     def forked(self) -> None:
         """In a child: nothing of the parent's goes on here."""
+        self._lock = threading.Lock()
         for one in list(ALIVE):
             one._forked()
 

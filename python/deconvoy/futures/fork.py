@@ -9,37 +9,28 @@ where somebody is to be called back.
 from __future__ import annotations
 
 import atexit
-import collections
 import contextlib
 import functools
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 from deconvoy.futures import child as children
 from deconvoy.futures.answers import Child, why_none
-from deconvoy.futures.elsewhere import Elsewhere, finish
+from deconvoy.futures.elsewhere import Elsewhere, Settle, finish
 from deconvoy.futures.environment import checked_limit
 from deconvoy.futures.errors import FutureLost
 from deconvoy.futures.future import future
 from deconvoy.futures.lookout import OFTEN_S, Lookout
-from deconvoy.futures.places import Places
-
-# Children that wait for a place to run, at most; who makes more waits until there are fewer.
-MOST_WAITING = 256
+from deconvoy.futures.places import Places, most_waiting
 
 # After a child was killed that waited for a place: so many times, a millisecond apart.
 MOST_LOOKS, FEW_LOOKS = 20, 3
 
 # A child that was killed and does not end gets SIGKILL after so many seconds, when somebody looks.
 PATIENCE_S = 1.0
-
-
-# Ends a future, with nothing locked, since that calls others; whether it was not over.
-Settle = Callable[[], bool]
 
 
 # Of a future, in its attributes: its child as long as there is one, then what that has printed.
@@ -64,7 +55,6 @@ class ForkEnvironment(Elsewhere):
         super()._begin()
         self._children: dict[int, Child] = {}
         self._dying: list[Child] = []
-        self._settles: collections.deque[Callable[[], None]] = collections.deque()
         self._places = Places(self._places.limit)
         self._looker: threading.Thread | None = None
         self._lookout = Lookout(self._lock)
@@ -97,8 +87,14 @@ class ForkEnvironment(Elsewhere):
     def output(self, one: future[Any]) -> str:
         """What the child of a future has printed so far, on its standard output and error."""
         with self._lock:
-            mine = one.__dict__.get(CHILD)
+            mine = self._child_of(one)
             return str(one.__dict__.get(SAID, "") if mine is None else mine.output())
+
+    def _child_of(self, one: future[Any]) -> Child | None:
+        if self._parents:
+            self._leave_parents()
+        found: Child | None = one.__dict__.get(CHILD)
+        return found
 
     # Places to run.
 
@@ -127,7 +123,7 @@ class ForkEnvironment(Elsewhere):
 
     def _start(self, one: future[Any]) -> None:
         self._look(0)
-        while len(self._children) >= MOST_WAITING + self._places.limit:
+        while len(self._children) >= self._places.limit + most_waiting(self._places.limit):
             self._look(None)
         with self._lock:
             pipe = self._places.open()
@@ -171,23 +167,11 @@ class ForkEnvironment(Elsewhere):
     def _look(self, timeout: float | None, only: Child | None = None) -> None:
         """Takes in what there is to take in; waits for it, at most `timeout` seconds (None: as
         long as it takes). Nothing is locked while futures are settled, which calls others."""
+        if self._parents:
+            self._leave_parents()
         with self._lookout.looks() as is_first:
             self._take_in_ready(timeout, only, is_first)
         self._settle_all()
-
-    def _settle_all(self) -> None:
-        """Settles what was taken in, whoever has."""
-        while self._settles:
-            try:
-                settle = self._settles.popleft()
-            except IndexError:
-                return
-            try:
-                settle()
-            except BaseException:
-                # Of this thread, not of the future: another time.
-                self._settles.appendleft(settle)
-                raise
 
     def _take_in_ready(self, timeout: float | None, only: Child | None, is_first: bool) -> None:
         descriptor = None
@@ -216,23 +200,26 @@ class ForkEnvironment(Elsewhere):
         has_ended, answer = one.receive()
         if not has_ended:
             return
-        self._leaves(one)
-        code = one.reap(0) or 0
         settle: Settle
         if answer is not None:
-            # It has given its place back itself.
+            # It gives its place back itself, and ends.
             settle = functools.partial(answer.settle, one.future)
         else:
-            self._replace(one)
-            said = one.future.__dict__[SAID]
-            settle = functools.partial(one.future._fail, FutureLost(why_none(code, said)))
-        self._lookout.wake()
+            why = why_none(one.reap_soon(), one.output())
+            settle = functools.partial(one.future._fail, FutureLost(why))
+        # Among the finished before it is over, and both before it leaves: a signal may come in
+        # between.
         self._finished.append(one.future)
         self._settles.append(functools.partial(self._settle, one.future, settle))
-
-    def _settle(self, one: future[Any], settle: Settle) -> None:
-        if not settle():
-            self._forget(one)
+        self._leaves(one)
+        if answer is not None:
+            one.reap(0)
+        else:
+            # If it goes on without the means to answer, it is not waited for.
+            one.signal(signal.SIGKILL)
+            self._dying.append(one)
+            self._replace(one)
+        self._lookout.wake(1)
 
     def _replace(self, one: Child) -> None:
         """Gives back the place of a child that does not do it itself."""
@@ -260,14 +247,17 @@ class ForkEnvironment(Elsewhere):
             for one in list(self._dying):
                 code = one.reap(os.WNOHANG)
                 if code is None:
-                    if one.killed_at and time.monotonic() > one.killed_at + PATIENCE_S:
+                    if time.monotonic() > one.killed_at + PATIENCE_S:
                         one.signal(signal.SIGKILL)
                     continue
+                if one.remains():
+                    if time.monotonic() > one.killed_at + PATIENCE_S:
+                        one.end_remains()
+                    continue
                 self._dying.remove(one)
-                if code == 0:
-                    # It had an answer after all, and has given back a place that was given back
-                    # before.
-                    self._places.excess += 1
+                # It may have had an answer after all, and have given back a place that was given
+                # back for it.
+                self._places.lost = 0
                 self._replace(one)
             self._places.take_excess()
 
@@ -291,6 +281,7 @@ class ForkEnvironment(Elsewhere):
             one.signal(how)
             one.killed_at = time.monotonic()
             self._leaves(one)
+            self._lookout.wake(0)
             self._dying.append(one)
             one.is_replaced = True
             self._places.give(1)
@@ -298,34 +289,35 @@ class ForkEnvironment(Elsewhere):
         # It waits for a place, or has one since a moment ago: what it has said of that is read
         # when it says no more.
         one.signal(signal.SIGKILL)
-        code = one.reap(0)
+        one.reap(0)
         with contextlib.suppress(BlockingIOError):
             one.has_started = os.read(one.answers, 1) == children.STARTED
-        # One that has ended well has given its place back.
-        one.is_replaced = code == 0
         self._leaves(one)
+        self._lookout.wake(0)
         self._replace(one)
+        # It may have had an answer, and have given the place back, too.
+        self._places.lost = 0
 
     def _wait(self, one: future[Any], timeout: float | None) -> None:
         deadline = None if timeout is None else time.monotonic() + timeout
         while not one._done_already():
             left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left < 0:
-                raise TimeoutError
-            mine = one.__dict__.get(CHILD)
-            if mine is None and not one._done_already():
+            mine = self._child_of(one)
+            if mine is None:
                 # Its answer was taken in, and somebody is to settle it.
                 self._settle_all()
                 time.sleep(0)
-                continue
-            self._look(left, mine)
+            else:
+                self._look(left, mine)
+            if left is not None and left <= 0 and not one._done_already():
+                raise TimeoutError
 
     def _wait_any(self, timeout: float | None) -> bool:
-        if timeout is not None and timeout < 0:
-            raise TimeoutError
         # What was taken in meanwhile is not waited for.
         if not self._finished:
             self._look(timeout)
+        if timeout is not None and timeout <= 0 and not self._finished:
+            raise TimeoutError
         return bool(self._children or self._finished)
 
     def _unfinished(self) -> list[future[Any]]:
@@ -337,7 +329,7 @@ class ForkEnvironment(Elsewhere):
     def _withdrawn(self, one: future[Any]) -> None:
         """It was cancelled or killed before it had a place."""
         with self._lock:
-            if (mine := one.__dict__.get(CHILD)) is not None:
+            if (mine := self._child_of(one)) is not None:
                 self._end(mine, signal.SIGKILL)
         if self._places.lost is not None:
             self._find_places()
@@ -352,18 +344,23 @@ class ForkEnvironment(Elsewhere):
                 self._looker.start()
 
     def _look_on(self) -> None:
-        while True:
-            with self._lock:
-                if not self._children and not self._settles:
-                    self._looker = None
-                    return
-            # Those that are made meanwhile are not among those that it waits for.
-            self._look(0.01)
+        try:
+            while True:
+                with self._lock:
+                    if not self._children and not self._settles:
+                        self._looker = None
+                        return
+                # Those that are made meanwhile are not among those that it waits for.
+                self._look(0.01)
+        except BaseException:
+            self._looker = None
+            raise
 
     def _close(self) -> None:
         with self._lock:
             for one in self._dying:
                 one.signal(signal.SIGKILL)
+                one.end_remains()
                 one.reap(0)
             self._dying.clear()
             if not self._children:
@@ -372,7 +369,7 @@ class ForkEnvironment(Elsewhere):
 
     def _forked(self) -> None:
         # Looked at when somebody does: each page that is touched now is copied for each future.
-        self._parents = self._children
+        self._parents = {**self._parents, **self._children} if self._parents else self._children
         self._lookout.forget()
         self._begin()
 
@@ -381,6 +378,7 @@ class ForkEnvironment(Elsewhere):
         parents, self._parents = self._parents, {}
         for one in parents.values():
             one.close()
+            one.future.__dict__.pop(CHILD, None)
             one.future._lose(FutureLost("it ran beside this process, in one of the same parent"))
 
 

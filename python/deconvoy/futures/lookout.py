@@ -6,6 +6,7 @@ for as long as it likes, and is woken then; the others look every now and then.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import threading
@@ -39,9 +40,10 @@ class Lookout:
         if self._poll is not None:
             self._poll.unregister(descriptor)
 
-    def wake(self) -> None:
-        """What somebody waits for was taken in."""
-        if self._looking > 1:
+    def wake(self, mine: int) -> None:
+        """What somebody waits for was taken in, or has ended. `mine`: 1 if the calling thread is
+        one of those that look."""
+        if self._looking > mine and self._wake >= 0:
             os.eventfd_write(self._wake, 1)
 
     def close(self) -> None:
@@ -83,6 +85,7 @@ class Lookout:
         if only is not None:
             poll = select.poll()
             poll.register(only, select.POLLIN)
+            poll.register(self._wake, select.POLLIN)
             ready = poll.poll(None if timeout_s is None else timeout_s * 1000)
         elif self._poll is not None:
             ready = self._poll.poll(timeout_s)
@@ -90,5 +93,6 @@ class Lookout:
             return []
         found = [descriptor for descriptor, _ in ready]
         if is_first and self._wake in found:
-            os.eventfd_read(self._wake)
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(self._wake)
         return found

@@ -10,7 +10,11 @@ import array
 import contextlib
 import fcntl
 import os
+import resource
 import termios
+
+# Children that wait for a place to run, at most; who makes more waits until there are fewer.
+MOST_WAITING = 256
 
 
 class Places:
@@ -29,9 +33,15 @@ class Places:
 
     def open(self) -> tuple[int, int]:
         if self.pipe is None:
-            self.pipe = os.pipe()
+            pipe = os.pipe()
             flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-            self._taker = os.open(f"/proc/self/fd/{self.pipe[0]}", flags)
+            try:
+                self._taker = os.open(f"/proc/self/fd/{pipe[0]}", flags)
+            except OSError:
+                for end in pipe:
+                    os.close(end)
+                raise
+            self.pipe = pipe
             self.give(self.limit)
         return self.pipe
 
@@ -79,10 +89,10 @@ class Places:
         return self.limit + self.excess - free[0] - taken
 
     def audit(self, taken: int) -> None:
-        """Makes good for a place whose child ended before it could say that it had it: one that is
-        missing twice in a row."""
+        """Makes good for a place whose child ended before it could say that it had it, and for one
+        that was given back twice: what is found twice in a row."""
         missing = self.missing(taken)
-        if missing > 0 and missing != self.lost:
+        if missing and missing != self.lost:
             self.lost = missing
             return
         self.make_good(missing)
@@ -90,4 +100,13 @@ class Places:
     def make_good(self, missing: int) -> None:
         if missing > 0:
             self.give(missing)
+        elif missing < 0:
+            self.excess -= missing
         self.lost = None
+
+
+def most_waiting(limit: int) -> int:
+    """Children that wait for a place, at most, beside those that have one: each has three
+    descriptors here."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(min(MOST_WAITING, (soft // 2) // 3 - limit), 0)

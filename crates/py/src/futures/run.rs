@@ -242,9 +242,14 @@ pub fn kill(future: &Bound<'_, Future>) -> PyResult<bool> {
     let Some(runner) = runner else {
         return settle_outside(future, KILLED, None);
     };
-    // Counted before it is over: its thread waits to be told. No Python code runs between here and
-    // there, which a signal could interrupt.
-    runner.is_lost(future.py())?;
+    // Counted before it is over: its thread waits to be told. After this no Python code runs before it
+    // is, which a signal could interrupt.
+    if let Err(error) = runner.is_lost(future.py()) {
+        // Another worker could not be made, or a signal came meanwhile: as if nobody had tried.
+        runner.told();
+        runner.is_back(future.py());
+        return Err(error);
+    }
     if !settle_outside(future, KILLED, None)? {
         runner.told();
         runner.is_back(future.py());

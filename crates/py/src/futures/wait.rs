@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 
 use super::environment::killed_class;
 use super::runner::Runner;
-use super::{CANCELLED, DONE, FAILED, Future, Outcome, PENDING, lock, run};
+use super::{CANCELLED, DONE, FAILED, Future, Outcome, PENDING, RUNNING, lock, run};
 
 /// The result of a future, or the error raised. Runs it in the calling thread if nobody has begun to;
 /// with a `timeout`, in seconds, it only waits.
@@ -63,7 +63,9 @@ fn error<'py>(future: &Bound<'py, Future>) -> PyResult<Bound<'py, PyAny>> {
         _ => return Err(PyRuntimeError::new_err("the error is gone: the collector took it")),
     };
     let error = error.into_bound(py);
-    error.setattr(intern!(py, "__traceback__"), traceback)?;
+    // Not by the class's own means: that may be frozen.
+    let raised = PyErr::from_value(error.clone());
+    raised.set_traceback(py, traceback.and_then(|it| it.into_bound(py).cast_into().ok()));
     Ok(error)
 }
 
@@ -154,7 +156,9 @@ fn wait_for_threads(
     }
     runner.blocks(py)?;
     let series = Series::goes_on();
-    if timeout.is_none() {
+    // Only where it is worked on, and others wait behind it.
+    let is_queued = || run::pool_of(future).is_some_and(|pool| pool.get().pool.has_work());
+    if timeout.is_none() && me.state() == RUNNING && is_queued() {
         series.nap(py);
     }
     let waited = park_until(py, timeout, |parker| {
