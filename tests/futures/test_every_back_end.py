@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import concurrent.futures as standard
+import dataclasses
 import os
 import random
+import threading
+import time
 import traceback
 from pathlib import Path
 from typing import Any
@@ -75,6 +78,46 @@ def test_an_error_comes_as_it_was_raised(environment: Environment) -> None:
     assert failed.status == "failed"
     # And nobody is harmed by it.
     assert touch(future(add, 1)) == 2
+
+
+def test_a_timeout_of_nothing_looks(environment: Environment) -> None:
+    one = future(add, 1)
+    until(one.done)
+    assert one.result(timeout=0) == 2
+    assert list(environment.map(add, [1, 2], timeout=HANGS_AFTER_S)) == [2, 3]
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen(Exception):
+    """Takes no attributes."""
+
+    number: int
+
+
+def raises_frozen() -> None:
+    raise Frozen(3)
+
+
+def test_an_error_that_takes_no_traceback(environment: Environment) -> None:
+    for _ in range(2):
+        with pytest.raises(Exception, match="3|Frozen"):
+            touch(future(raises_frozen))
+        # It does not stand in the way of others.
+        assert touch(future(add, 1)) == 2
+
+
+def test_who_waits_is_told_when_another_thread_kills(environment: Environment) -> None:
+    for _ in range(3):
+        one = future(loops)
+        until(one.running)
+        waits = threading.Thread(target=one.exception)
+        waits.start()
+        time.sleep(0.02)
+        assert kill_future(one)
+        other = future(add, 1)
+        waits.join(HANGS_AFTER_S)
+        assert not waits.is_alive()
+        assert touch(other) == 2
 
 
 def test_so_many_run_as_may(environment: Environment, gate: Gate) -> None:

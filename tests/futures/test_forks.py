@@ -267,6 +267,62 @@ def test_who_waits_is_woken_when_another_thread_takes_in_what_it_waits_for(gate:
                 assert not thread.is_alive()
 
 
+def touches(one: future[Any]) -> str:
+    try:
+        return str(touch(one, timeout=HANGS_AFTER_S))
+    except FutureLost as error:
+        return str(error)
+
+
+def test_a_child_leaves_the_forks_of_its_parent_alone(gate: Gate) -> None:
+    with with_new_environment("fork", max_threads=3):
+        one = future(gate.passes, 1)
+        gate.has_begun()
+        assert "beside this process" in touch(future(touches, one))
+        assert touch(future(kill_future, one)) is False
+        gate.open()
+        assert touch(one) == 1
+
+
+def writes(array: bytearray | memoryview) -> None:
+    array[0] = 5
+
+
+def test_what_a_child_does_to_a_large_result_is_its_own() -> None:
+    numpy = pytest.importorskip("numpy")
+    with with_new_environment("fork"):
+        zeros = touch(future(numpy.zeros, 10_000))
+        touch(future(writes, zeros))
+        assert zeros[0] == 0
+        zeros[0] = 1
+
+
+def becomes_another() -> None:
+    os.execlp("sleep", "sleep", "1000")
+
+
+def test_a_child_that_becomes_another_program_is_not_waited_for() -> None:
+    with with_new_environment("fork", max_threads=1):
+        with pytest.raises(FutureLost, match="has become another program"):
+            touch(future(becomes_another))
+        assert touch(future(add, 1)) == 2
+
+
+def deaf_shell() -> None:
+    subprocess.run(["sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"], check=False)
+
+
+def test_a_command_that_does_not_listen_ends_a_second_later() -> None:
+    with with_new_environment("fork") as made:
+        one = future(deaf_shell)
+        until(one.running)
+        pid = one.__dict__[CHILD].pid
+        until(functools.partial(has_descendants, pid, 2))
+        shell = next(iter(descendants(pid)))
+        assert kill_future(one)
+        until(lambda: made.counts == (0, 0) and not is_alive(shell))
+
+
 def test_futures_of_the_parent_in_a_forked_child(gate: Gate) -> None:
     """What waits is run there, what runs is lost, and new ones are as ever."""
     with with_new_environment("thread", max_threads=1):

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use deconvoy_pool::{Parked, Parker};
-use pyo3::exceptions::{PyRuntimeError, PyTimeoutError};
+use pyo3::exceptions::{PyBaseException, PyRuntimeError, PyTimeoutError};
 use pyo3::intern;
 use pyo3::prelude::*;
 
@@ -64,8 +64,8 @@ fn error<'py>(future: &Bound<'py, Future>) -> PyResult<Bound<'py, PyAny>> {
     };
     let error = error.into_bound(py);
     // Not by the class's own means: that may be frozen.
-    let raised = PyErr::from_value(error.clone());
-    raised.set_traceback(py, traceback.and_then(|it| it.into_bound(py).cast_into().ok()));
+    let set = py.get_type::<PyBaseException>().getattr(intern!(py, "__setattr__"))?;
+    set.call1((&error, intern!(py, "__traceback__"), traceback))?;
     Ok(error)
 }
 
