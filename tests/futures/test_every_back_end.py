@@ -100,7 +100,7 @@ def raises_frozen() -> None:
 
 def test_an_error_that_takes_no_traceback(environment: Environment) -> None:
     for _ in range(2):
-        with pytest.raises(Exception, match="3|Frozen"):
+        with pytest.raises(Exception, match=r"3|Frozen"):
             touch(future(raises_frozen))
         # It does not stand in the way of others.
         assert touch(future(add, 1)) == 2
