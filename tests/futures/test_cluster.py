@@ -105,6 +105,16 @@ def test_a_killed_one_is_interrupted(cluster: str) -> None:
         assert [touch(one) for one in [future(add, 1) for _ in range(4)]] == [2] * 4
 
 
+def test_one_that_keeps_its_gil_is_killed_all_the_same() -> None:
+    with with_new_environment("dask", max_threads=1):
+        counts = future(sum, range(10**15))
+        until(counts.running)
+        time.sleep(0.1)
+        assert kill_future(counts)
+        with pytest.raises(FutureKilled):
+            touch(counts)
+
+
 def test_a_forked_child_leaves_it_alone(cluster: str) -> None:
     with with_new_environment("dask", address=cluster):
         one = future(time.sleep, 0.2)

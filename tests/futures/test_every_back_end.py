@@ -318,6 +318,8 @@ def test_an_environment_begins_anew(environment: Environment, gate: Gate) -> Non
     assert touch(future(add, 1)) == 2
 
 
+# How threads tell of a hook that fails at the end.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_hooks_are_called_where_a_future_runs(environment: Environment) -> None:
     into, out = os.pipe()
     here = os.getpid()
@@ -336,6 +338,11 @@ def test_hooks_are_called_where_a_future_runs(environment: Environment) -> None:
     while said.count(b"\n") < 2:
         said += os.read(into, 100)
     assert said.decode() == f"before running {is_here}\nafter\n"
+    # One that fails at the end is told of, and the result stands.
+    futures.before_start_hooks.clear()
+    futures.after_finish_hooks[:] = [lambda one: 1 / 0]
+    assert touch(future(add, 1)) == 2
+    # One that fails before is the future's error.
     futures.before_start_hooks[:] = [lambda one: 1 / 0]
     futures.after_finish_hooks.clear()
     with pytest.raises(ZeroDivisionError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 import time
 from typing import Any
@@ -205,3 +206,24 @@ def test_memory_does_not_grow() -> None:
             assert touch(future(add, number)) == number + 1
         gc.collect()
         assert len(gc.get_objects()) < before + 100
+
+
+def forks() -> int:
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            # It was a worker, and is none of its own threads.
+            for _ in range(2):
+                assert touch(wait_for_future(future(add, 1), timeout=HANGS_AFTER_S)) == 2
+            assert futures.environment().counts == (0, 0)
+            status = 0
+        finally:
+            os._exit(status)
+    return os.waitpid(pid, 0)[1]
+
+
+def test_a_child_of_a_worker_has_workers_of_its_own() -> None:
+    with with_new_environment("thread", max_threads=1):
+        assert wait_for_future(future(forks)).result() == 0
+        assert wait_for_future(future(forks)).result() == 0

@@ -389,11 +389,10 @@ fn affinity() -> (f64, f64) {
 
 /// What a sleep of 1 ms takes beyond that.
 fn timers() -> Vec<u64> {
-    const SLEEP: Duration = Duration::from_millis(1);
     let nobody = AtomicU32::new(0);
     (0..ROUNDS / 4)
         .map(|_| {
-            let due = now() + SLEEP.as_nanos() as u64;
+            let due = now() + 1_000_000;
             OS.futex_wait(&nobody, 0, Some(Nanos(due)));
             now().saturating_sub(due)
         })

@@ -6,6 +6,7 @@
 //! dropped with a lock held.
 
 mod environment;
+mod place;
 mod run;
 mod runner;
 mod start;
@@ -20,10 +21,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, intern};
 
-pub use environment::{ThreadPool, set_environments};
+pub use environment::ThreadPool;
+pub use place::set_environments;
 pub use wait::{touch, wait_for};
 
-use environment::Place;
+use place::Place;
 use runner::Runner;
 use start::{check_interpreter, start};
 
@@ -142,7 +144,7 @@ impl Future {
         call: &Bound<'_, PyTuple>,
         keywords: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
-        start(slf, environment::current(slf.py())?, call, keywords)
+        start(slf, place::current(slf.py())?, call, keywords)
     }
 
     /// As the constructor, in that environment.

@@ -69,6 +69,7 @@ def load(path: Path) -> Result:
             f"{path}: written by a newer deconvoy (format {data['version']}; "
             f"this one reads up to {VERSION}): update deconvoy"
         )
+    data["version"] = VERSION
     try:
         data["runs"] = [Run(**run) for run in data["runs"]]
         return Result(**data)

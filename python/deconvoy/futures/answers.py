@@ -23,8 +23,8 @@ SOON = 100
 PIECE = 4096
 
 
-class Answer(NamedTuple):
-    """As it came: which, its pickle, and the buffers beside it."""
+class Received(NamedTuple):
+    """An answer as it came: which, its pickle, and the buffers beside it."""
 
     kind: bytes
     data: Any
@@ -74,7 +74,7 @@ class Child:
         size = os.lseek(self._output, 0, os.SEEK_END)
         return os.pread(self._output, size, 0).decode(errors="replace") if size else ""
 
-    def receive(self) -> tuple[bool, Answer | None]:
+    def receive(self) -> tuple[bool, Received | None]:
         """Whether it has said its last, and what."""
         while True:
             try:
@@ -87,7 +87,7 @@ class Child:
             if not data:
                 return True, None
 
-    def _take_in(self) -> Answer | None:
+    def _take_in(self) -> Received | None:
         """The whole answer, if it is there."""
         head = children.HEAD
         while len(self._received) >= head.size:
@@ -100,13 +100,11 @@ class Child:
             begin = head.size + count * children.LENGTH.size
             if len(self._received) < begin:
                 return None
-            lengths = [
-                children.LENGTH.unpack_from(self._received, head.size + place * 8)[0]
-                for place in range(count)
-            ]
+            found = children.LENGTH.iter_unpack(self._received[head.size : begin])
+            lengths = [one for (one,) in found]
             total = length + sum(lengths)
             if total >= children.LARGE:
-                return Answer(kind, *from_file(self._large, length, lengths))
+                return Received(kind, *from_file(self._large, length, lengths))
             if len(self._received) < begin + total:
                 return None
             view = memoryview(bytes(self._received))[begin:]
@@ -114,7 +112,7 @@ class Child:
             for size in lengths:
                 buffers.append(bytearray(view[end : end + size]))
                 end += size
-            return Answer(kind, view[:length], buffers)
+            return Received(kind, view[:length], buffers)
         return None
 
     def close(self) -> None:

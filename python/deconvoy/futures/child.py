@@ -66,7 +66,7 @@ class Ends(NamedTuple):
     output: int
 
 
-class Places(NamedTuple):
+class Turn(NamedTuple):
     """The pipe with places to run, and whether the child has one already."""
 
     out: int
@@ -105,7 +105,7 @@ def run(
     call: Callable[[], Any],
     context: contextvars.Context,
     ends: Ends,
-    places: Places,
+    turn: Turn,
     parent: int,
 ) -> None:
     """All that a child does: waits for a place to run, calls, answers, gives the place back,
@@ -121,8 +121,8 @@ def run(
         os.dup2(ends.output, 1)
         os.dup2(ends.output, 2)
         sys.stdout, sys.stderr = by_lines(sys.stdout, 1), by_lines(sys.stderr, 2)
-        if not places.has_one:
-            os.read(places.out, 1)
+        if not turn.has_one:
+            os.read(turn.out, 1)
             if os.getppid() != parent:
                 # Nobody wants the answer any more.
                 return
@@ -130,12 +130,12 @@ def run(
         kind, answer = context.run(outcome, call)
         flush()
         send(ends, kind, answer)
-        os.write(places.into, b".")
+        os.write(turn.into, b".")
         status = 0
     finally:
         if status and os.getppid() != parent:
             # There is nobody to give it back; others that wait are to see that.
-            os.write(places.into, b".")
+            os.write(turn.into, b".")
         os._exit(status)
 
 

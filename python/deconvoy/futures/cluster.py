@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import contextlib
+import functools
 import itertools
 import logging
 import os
@@ -37,6 +38,9 @@ except ImportError as error:
 
 # How often somebody that waits looks whether the interpreter has a signal for it, in seconds.
 LOOK_S = 0.2
+
+# So long it is waited that workers take in that a future was killed, in seconds.
+PATIENCE_S = 1.0
 
 _numbers = itertools.count(1)
 
@@ -88,15 +92,14 @@ class ClusterEnvironment(Elsewhere):
         self._cluster: Any = None
 
     def another(self) -> ClusterEnvironment:
-        made = ClusterEnvironment(
-            self._wanted,
-            address=self._address,
-            timeout_s=self._timeout_s,
-            is_within=self._is_within,
+        return self._with_my_hooks(
+            ClusterEnvironment(
+                self._wanted,
+                address=self._address,
+                timeout_s=self._timeout_s,
+                is_within=self._is_within,
+            )
         )
-        made.before_start_hooks.extend(self.before_start_hooks)
-        made.after_finish_hooks.extend(self.after_finish_hooks)
-        return made
 
     # The cluster.
 
@@ -267,7 +270,10 @@ class ClusterEnvironment(Elsewhere):
             keys = client.processing().items()
             client.restart_workers([worker for worker, has in keys if sent.key in has])
         else:
-            client.run(there.interrupt, sent.key, on_error="ignore")
+            # A worker that is in C code that keeps its GIL does not answer.
+            told = functools.partial(client._run, there.interrupt, sent.key, on_error="ignore")
+            with contextlib.suppress(TimeoutError):
+                client.sync(told, callback_timeout=PATIENCE_S)
         sent.cancel()
 
     def _wait(self, one: future[Any], timeout: float | None) -> None:

@@ -19,6 +19,7 @@ from deconvoy.futures.future import future
 
 P = ParamSpec("P")
 T = TypeVar("T")
+E = TypeVar("E", bound="Environment")
 
 Hook = Callable[[future[Any]], object]
 
@@ -137,6 +138,11 @@ class Environment(concurrent.futures.Executor):
     @abstractmethod
     def another(self) -> Environment:
         """A new one with the same settings, and no futures."""
+
+    def _with_my_hooks(self, made: E) -> E:
+        made.before_start_hooks.extend(self.before_start_hooks)
+        made.after_finish_hooks.extend(self.after_finish_hooks)
+        return made
 
     # Of those that nobody has asked for, the one that finished first.
     @abstractmethod

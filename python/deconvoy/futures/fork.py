@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import operator
 import os
 import signal
 import threading
@@ -60,10 +61,7 @@ class ForkEnvironment(Elsewhere):
         self._lookout = Lookout(self._lock)
 
     def another(self) -> ForkEnvironment:
-        made = ForkEnvironment(self._places.limit)
-        made.before_start_hooks.extend(self.before_start_hooks)
-        made.after_finish_hooks.extend(self.after_finish_hooks)
-        return made
+        return self._with_my_hooks(ForkEnvironment(self._places.limit))
 
     # Settings.
 
@@ -132,35 +130,51 @@ class ForkEnvironment(Elsewhere):
                 return
             call, keywords, context = taken
             children.flush()
+            body = functools.partial(
+                children.hooked, one, call, keywords, self._before, self._after
+            )
             # Whoever comes first has a place first.
             has_place, parent = self._places.take(), os.getpid()
             ends: list[int] = []
+            pids: list[int] = []
             try:
                 ends += os.pipe()
                 ends += [os.memfd_create(name) for name in ("deconvoy-answer", "deconvoy-output")]
-                pid = os.fork()
-            except OSError as error:
-                self._places.give(int(has_place))
-                for end in ends:
-                    os.close(end)
+                # Noted in one step: a signal's handler may raise between any two.
+                pids += map(operator.call, (os.fork,))
+                its = children.Ends(*ends[1:])
+                if pids == [0]:
+                    children.run(body, context, its, children.Turn(*pipe, has_place), parent)
+                self._adopt(Child(one, pids[0], ends[0], its.large, its.output), has_place)
+                os.close(ends.pop(1))
+            except BaseException as error:
+                if ends and ends[0] in self._children:
+                    raise
+                self._undo(one, ends, pids, has_place)
+                if not isinstance(error, OSError):
+                    raise
                 one._fail(FutureLost(f"no process could be made: {error.strerror}"))
-                return
-            mine, its, large, output = ends
-            if pid == 0:
-                body = functools.partial(
-                    children.hooked, one, call, keywords, self._before, self._after
-                )
-                its_ends = children.Ends(its, large, output)
-                children.run(body, context, its_ends, children.Places(*pipe, has_place), parent)
-            os.close(its)
-            os.set_blocking(mine, False)
-            made = Child(one, pid, mine, large, output)
-            if has_place:
-                made.has_started = True
-                one._begin()
-            self._lookout.add(mine)
-            self._children[mine] = made
-            one.__dict__[CHILD] = made
+
+    def _adopt(self, made: Child, has_place: bool) -> None:
+        os.set_blocking(made.answers, False)
+        if has_place:
+            made.has_started = True
+            made.future._begin()
+        self._lookout.add(made.answers)
+        made.future.__dict__[CHILD] = made
+        self._children[made.answers] = made
+
+    def _undo(self, one: future[Any], ends: list[int], pids: list[int], has_place: bool) -> None:
+        """A child is not begun, or not known yet."""
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            # It may have taken one for itself.
+            self._places.lost = 0
+        one.__dict__.pop(CHILD, None)
+        self._places.give(int(has_place))
+        for end in ends:
+            os.close(end)
 
     # Looking.
 

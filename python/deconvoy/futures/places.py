@@ -16,12 +16,15 @@ import termios
 # Children that wait for a place to run, at most; who makes more waits until there are fewer.
 MOST_WAITING = 256
 
+# Places, at most: a pipe has room for 65,536 bytes, and some are given back twice.
+MOST_PLACES = 1 << 15
+
 
 class Places:
-    """`limit` places, as long as there is a pipe: from `open` to `drop`."""
+    """`limit` places (at most MOST_PLACES), as long as there is a pipe: from `open` to `drop`."""
 
     def __init__(self, limit: int) -> None:
-        self.limit = limit
+        self.limit = min(limit, MOST_PLACES)
         self.pipe: tuple[int, int] | None = None
         # Another way to its end, by which this process takes what is there and never waits.
         self._taker = -1
@@ -53,6 +56,7 @@ class Places:
             self.pipe, self.excess, self.lost = None, 0, None
 
     def change(self, limit: int) -> None:
+        limit = min(limit, MOST_PLACES)
         if self.pipe is not None:
             if limit > self.limit:
                 self.give(limit - self.limit)

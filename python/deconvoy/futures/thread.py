@@ -59,10 +59,7 @@ class ThreadEnvironment(_native.ThreadPool, Environment):
             raise
 
     def another(self) -> ThreadEnvironment:
-        made = ThreadEnvironment(self.max_threads, idle_s=self._idle_s)
-        made.before_start_hooks.extend(self.before_start_hooks)
-        made.after_finish_hooks.extend(self.after_finish_hooks)
-        return made
+        return self._with_my_hooks(ThreadEnvironment(self.max_threads, idle_s=self._idle_s))
 
     def kill(self, one: future[Any], force: bool = False) -> bool:
         """Ends it as killed; whether it was not over. The thread that runs it is told by an

@@ -7,7 +7,8 @@ use deconvoy_pool::Parker;
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use super::environment::{Place, ThreadPool};
+use super::environment::ThreadPool;
+use super::place::Place;
 use super::runner::{Deeper, Runner};
 use super::{
     Body, CANCELLED, DONE, FAILED, FINISH, Future, KILLED, Outcome, PENDING, RUNNING, SETTLED,

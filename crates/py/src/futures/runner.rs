@@ -185,6 +185,14 @@ pub fn set_worker(worker: Option<(usize, Worker)>) {
     WORKER.set(worker);
 }
 
+/// In a forked child: the thread that is left works for no pool. (Who is in the middle of work keeps what
+/// it has of the old one.)
+pub fn forget_here() {
+    set_worker(None);
+    let before = ME.take();
+    drop(before);
+}
+
 /// A body runs in the present thread.
 pub struct Deeper<'r>(&'r Runner);
 

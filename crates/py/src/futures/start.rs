@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 
-use super::environment::Place;
+use super::place::Place;
 use super::{Body, Future, lock};
 
 /// A context with the present values of all context variables.
