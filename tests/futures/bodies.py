@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from deconvoy import futures
-from deconvoy.futures import future, touch, wait_for_future
+from deconvoy.futures import Environment, future, touch, wait_for_future
 
 # Not a measure of anything: a hang must not hang the tests.
 HANGS_AFTER_S = 60
 
 
 BACKENDS = ("thread", "fork", "dask")
+
+# Opens an environment.
+Opens = Callable[..., AbstractContextManager[Environment]]
 
 
 def add(one: int, other: int = 1) -> int:

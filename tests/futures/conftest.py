@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bodies import BACKENDS, Gate
+from bodies import BACKENDS, Gate, Opens
 from deconvoy.futures import Environment, make_environment, with_new_environment
-
-Opens = Callable[..., AbstractContextManager[Environment]]
 
 
 @pytest.fixture(scope="session")

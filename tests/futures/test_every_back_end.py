@@ -16,6 +16,7 @@ import pytest
 from bodies import (
     HANGS_AFTER_S,
     Gate,
+    Opens,
     add,
     fails,
     loops,
@@ -24,7 +25,6 @@ from bodies import (
     until,
     waits_for_nested,
 )
-from conftest import Opens
 from deconvoy import futures
 from deconvoy.futures import (
     Environment,
