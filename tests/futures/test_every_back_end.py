@@ -340,8 +340,9 @@ def test_hooks_are_called_where_a_future_runs(environment: Environment) -> None:
     assert said.decode() == f"before running {is_here}\nafter\n"
     # One that fails at the end is told of, and the result stands.
     futures.before_start_hooks.clear()
-    futures.after_finish_hooks[:] = [lambda one: 1 / 0]
+    futures.after_finish_hooks[:] = [lambda one: 1 / 0, after]
     assert touch(future(add, 1)) == 2
+    assert os.read(into, 100) == b"after\n"
     # One that fails before is the future's error.
     futures.before_start_hooks[:] = [lambda one: 1 / 0]
     futures.after_finish_hooks.clear()

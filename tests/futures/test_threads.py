@@ -208,7 +208,7 @@ def test_memory_does_not_grow() -> None:
         assert len(gc.get_objects()) < before + 100
 
 
-def forks() -> int:
+def forks(returns: bool) -> int:
     pid = os.fork()
     if pid == 0:
         status = 1
@@ -218,12 +218,15 @@ def forks() -> int:
                 assert touch(wait_for_future(future(add, 1), timeout=HANGS_AFTER_S)) == 2
             assert futures.environment().counts == (0, 0)
             status = 0
+            if returns:
+                return 0
         finally:
-            os._exit(status)
+            if status or not returns:
+                os._exit(status)
     return os.waitpid(pid, 0)[1]
 
 
 def test_a_child_of_a_worker_has_workers_of_its_own() -> None:
     with with_new_environment("thread", max_threads=1):
-        assert wait_for_future(future(forks)).result() == 0
-        assert wait_for_future(future(forks)).result() == 0
+        for returns in (False, True, False):
+            assert wait_for_future(future(forks, returns)).result() == 0

@@ -389,11 +389,11 @@ fn affinity() -> (f64, f64) {
 
 /// What a sleep of 1 ms takes beyond that.
 fn timers() -> Vec<u64> {
-    let nobody = AtomicU32::new(0);
+    const SLEEP: Nanos = Nanos(1_000_000);
     (0..ROUNDS / 4)
         .map(|_| {
-            let due = now() + 1_000_000;
-            OS.futex_wait(&nobody, 0, Some(Nanos(due)));
+            let due = now() + SLEEP.0;
+            OS.futex_wait(&AtomicU32::new(0), 0, Some(Nanos(due)));
             now().saturating_sub(due)
         })
         .collect()

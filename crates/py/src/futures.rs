@@ -207,6 +207,15 @@ impl Future {
         if me.state() == CANCELLED {
             return Ok(true);
         }
+        if !me.is_over()
+            && let Some(other) = me.other(slf.py())
+        {
+            // It may have begun since somebody looked.
+            let holds = other.call_method1(slf.py(), intern!(slf.py(), "_holds_back"), (slf,))?;
+            if !holds.is_truthy(slf.py())? {
+                return Ok(me.state() == CANCELLED);
+            }
+        }
         let withdrawn = run::withdraw(slf, CANCELLED)?;
         Ok(withdrawn || me.state() == CANCELLED)
     }
@@ -231,7 +240,14 @@ impl Future {
 
     /// `pending`, `running`, `done`, `failed`, `cancelled` or `killed`.
     #[getter]
-    fn status(&self) -> &'static str {
+    fn status(&self, py: Python<'_>) -> PyResult<&'static str> {
+        self.look(py)?;
+        Ok(self._status())
+    }
+
+    /// The same, without looking whether it has ended since somebody looked.
+    #[getter]
+    fn _status(&self) -> &'static str {
         match self.state() {
             PENDING => "pending",
             RUNNING => "running",

@@ -140,6 +140,14 @@ class Child:
             time.sleep(0.001)
         return None
 
+    def stop(self) -> None:
+        """It does nothing more until SIGCONT, if it has not ended."""
+        send(self.pid, signal.SIGSTOP)
+        with contextlib.suppress(ChildProcessError):
+            _, status = os.waitpid(self.pid, os.WUNTRACED)
+            if not os.WIFSTOPPED(status):
+                self._code = os.waitstatus_to_exitcode(status)
+
     def signal(self, how: signal.Signals) -> None:
         """To it and to all that descend from it: futures of its own, commands that it runs."""
         if self._code is not None:
@@ -189,11 +197,13 @@ def began(pid: int) -> str:
 def descendants(pid: int) -> dict[int, str]:
     """The processes that a process has begun and those of these, as far as they are alive."""
     found: dict[int, str] = {}
-    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            for one in map(int, thread.read_text().split()):
-                if when := began(one):
-                    found |= {one: when, **descendants(one)}
+    # It may end meanwhile, and each of its threads.
+    with contextlib.suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                for one in map(int, thread.read_text().split()):
+                    if when := began(one):
+                        found |= {one: when, **descendants(one)}
     return found
 
 
@@ -202,11 +212,19 @@ def why_none(code: int | None, said: str) -> str:
     if code is None:
         how = "has become another program, or closed what it answers by,"
     elif code < 0:
-        how = f"was ended by {signal.Signals(-code).name}"
+        how = f"was ended by {signal_name(-code)}"
     else:
         how = f"exited with status {code}"
     last = f"; it said last: {said.strip().splitlines()[-1]}" if said.strip() else ""
     return f"its process {how} before it had an answer{last}"
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        # Of real time, most of which have no names.
+        return f"signal {number}"
 
 
 def from_file(file: int, length: int, lengths: list[int]) -> tuple[memoryview, list[memoryview]]:

@@ -1,8 +1,9 @@
 """What a child of a fork future does, and how its answer travels.
 
-Over a pipe, in frames: a byte that says which, a length, that many bytes. `STARTED` when it has a
-place to run; at the end `VALUE` or `ERROR`, whose content is pickled (protocol 5); what is large is
-in a file in memory, which the child writes once and the parent maps.
+Over a pipe, in frames: a byte that says which, the length of a pickle (protocol 5), the number of
+buffers beside it, the length of each, the pickle, the buffers. `STARTED`, which is empty, when it
+has a place to run; at the end `VALUE` or `ERROR`. What is large follows in a file in memory, which
+the child writes once and the parent maps.
 
 After a fork each page of memory that is written to is copied first, and looking at an object of
 Python's writes to it. So this does little, by few means: what is simple elsewhere (enumerations,
@@ -12,6 +13,7 @@ context managers, sockets, weak dictionaries) is half of the price of an empty f
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
+import _thread
 import contextvars
 import gc
 import os
@@ -19,6 +21,7 @@ import pickle
 import signal
 import struct
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
@@ -35,7 +38,8 @@ LENGTH = struct.Struct("=Q")
 # What is larger goes through a file in memory, in bytes.
 LARGE = 1 << 15
 
-IS_FREE_THREADED = not getattr(sys, "_is_gil_enabled", lambda: True)()
+# Of the build, also where it was told to use a GIL.
+IS_FREE_THREADED = "t" in sys.abiflags
 
 # Where a buffer begins in such a file: good for any element.
 ALIGNED = 64
@@ -44,14 +48,28 @@ ALIGNED = 64
 # What `signal.SIGTERM` and `signal.SIG_DFL` are.
 _TERM, _DEFAULT = int(signal.SIGTERM), int(signal.SIG_DFL)
 
-# What this process answers over, if it is a child.
+# What this process answers over and waits for a place by, if it is a child.
 _mine: list[int] = []
+
+# Held while a child is made; and the end of a pipe that it will answer over, by the thread that
+# makes it.
+making_lock = threading.RLock()
+making: dict[int, int] = {}
 
 
 def forked() -> None:
-    """In a child's child: if it stayed open here, the end of the child would not be seen."""
+    """In any child: if what another one answers over stayed open here, its end would not be
+    seen."""
+    global making_lock
+    making_lock = threading.RLock()
     while _mine:
         os.close(_mine.pop())
+    mine = making.pop(_thread.get_ident(), None)
+    for end in making.values():
+        os.close(end)
+    making.clear()
+    if mine is not None:
+        _mine.append(mine)
 
 
 os.register_at_fork(after_in_child=forked)
@@ -74,12 +92,15 @@ class Turn(NamedTuple):
     has_one: bool
 
 
+# A warning: its category, text, file and line.
+Told = tuple[type[Warning], str, str, int]
+
+
 class Answer(NamedTuple):
     """What a child has to say beside its value or error."""
 
     content: Any
-    # Category, text, file and line of each warning.
-    warnings: list[tuple[type[Warning], str, str, int]]
+    warnings: list[Told]
 
 
 class RemoteTraceback(Exception):
@@ -112,7 +133,7 @@ def run(
     ends."""
     status = 1
     try:
-        _mine.append(ends.answers)
+        _mine.extend((turn.out, turn.into))
         # What is there now is looked at by no collection: it would be copied.
         if not IS_FREE_THREADED:
             gc.freeze()
@@ -121,22 +142,34 @@ def run(
         os.dup2(ends.output, 1)
         os.dup2(ends.output, 2)
         sys.stdout, sys.stderr = by_lines(sys.stdout, 1), by_lines(sys.stderr, 2)
+        into = turn.into if turn.has_one else waits_for_place(turn)
+        if into is None or os.getppid() != parent:
+            # Nobody wants the answer any more.
+            return
         if not turn.has_one:
-            os.read(turn.out, 1)
-            if os.getppid() != parent:
-                # Nobody wants the answer any more.
-                return
             os.write(ends.answers, HEAD.pack(STARTED, 0, 0))
         kind, answer = context.run(outcome, call)
         flush()
         send(ends, kind, answer)
-        os.write(turn.into, b".")
+        os.write(into, b".")
         status = 0
     finally:
-        if status and os.getppid() != parent:
-            # There is nobody to give it back; others that wait are to see that.
-            os.write(turn.into, b".")
         os._exit(status)
+
+
+def waits_for_place(turn: Turn) -> int | None:
+    """Where it is to be given back; None: the parent is gone, and all that had one.
+
+    Who waits does not hold the end that is written to: when all that do have ended, in whatever
+    way, there is nothing more to be read.
+    """
+    _mine.remove(turn.into)
+    os.close(turn.into)
+    if not os.read(turn.out, 1):
+        return None
+    into = os.open(f"/proc/self/fd/{turn.out}", os.O_WRONLY | os.O_CLOEXEC)
+    _mine.append(into)
+    return into
 
 
 def hooked(
@@ -147,7 +180,11 @@ def hooked(
     try:
         for hook in before:
             hook(one)
-        return call[0](*call[1:], **keywords)
+        value = call[0](*call[1:], **keywords)
+        if one.environment._children:
+            # What it has begun and nobody has waited for is done, too.
+            one.environment.wait_for_all(None)
+        return value
     finally:
         for hook in after:
             try:
@@ -158,7 +195,7 @@ def hooked(
 
 
 def outcome(call: Callable[[], Any]) -> tuple[bytes, Answer]:
-    told: list[tuple[type[Warning], str, str, int]] = []
+    told: list[Told] = []
 
     def show(
         message: Warning | str,
@@ -189,8 +226,11 @@ def failure(error: BaseException, where: BaseException) -> Failure:
         if type(copy) is not type(error):
             raise TypeError(f"it comes back as {type(copy).__qualname__}")
     except Exception as why:
-        says = f"{type(error).__qualname__}: {error} (which cannot be pickled: {why})"
-        error = FutureError(says)
+        try:
+            text = str(error)
+        except Exception:
+            text = "…"
+        error = FutureError(f"{type(error).__qualname__}: {text} (which cannot be pickled: {why})")
     return Failure(error, "".join(lines))
 
 
@@ -223,14 +263,15 @@ def flush() -> None:
 
 def send(to: Ends, kind: bytes, answer: Answer) -> None:
     buffers: list[pickle.PickleBuffer] = []
+    told = sendable(answer.warnings)
     try:
-        data = pickle.dumps(tuple(answer), 5, buffer_callback=buffers.append)
+        data = pickle.dumps((answer.content, told), 5, buffer_callback=buffers.append)
         views = [buffer.raw() for buffer in buffers]
     except Exception as why:
         what = type(answer.content).__qualname__
         error = FutureError(f"its result, a {what}, cannot be pickled: {why}")
         kind, buffers, views = ERROR, [], []
-        data = pickle.dumps((Failure(error, ""), answer.warnings), 5)
+        data = pickle.dumps((Failure(error, ""), told), 5)
     lengths = [view.nbytes for view in views]
     head = HEAD.pack(kind, len(data), len(lengths))
     head += b"".join(LENGTH.pack(length) for length in lengths)
@@ -241,6 +282,23 @@ def send(to: Ends, kind: bytes, answer: Answer) -> None:
         os.lseek(to.large, place, os.SEEK_SET)
         write_all(to.large, view)
     write_all(to.answers, memoryview(head))
+
+
+def sendable(told: list[Told]) -> list[Told]:
+    """Warnings; a category that cannot be sent becomes the one of Python's own that it is of."""
+    try:
+        pickle.dumps([category for category, *_ in told])
+    except Exception:
+        return [
+            (
+                next(one for one in category.__mro__ if one.__module__ == "builtins"),
+                text,
+                file,
+                line,
+            )
+            for category, text, file, line in told
+        ]
+    return told
 
 
 def places(length: int, lengths: Sequence[int]) -> list[int]:

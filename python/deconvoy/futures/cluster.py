@@ -209,9 +209,15 @@ class ClusterEnvironment(Elsewhere):
                 sent.cancel()
                 return
             self._running[one] = sent
-        sent.add_done_callback(lambda it: _answers.submit(self._answered, one, it))
+        sent.add_done_callback(functools.partial(self._hand_over, one))
 
     # Answers.
+
+    def _hand_over(self, one: future[Any], sent: Any) -> None:
+        _answers.submit(self._answered, one, sent)
+        # Nobody asks for those that have settled others.
+        while _answers._take_finished() is not None:
+            pass
 
     def _answered(self, one: future[Any], sent: Any) -> None:
         with self._changed:
@@ -251,8 +257,8 @@ class ClusterEnvironment(Elsewhere):
 
     def kill(self, one: future[Any], force: bool = False) -> bool:
         """Ends it as killed; whether it was not over. The worker's thread that runs it is told by
-        an asynchronous exception; with `force`, a worker of a cluster that was started here is
-        started anew."""
+        an asynchronous exception; with `force`, or if that worker does not answer, it is started
+        anew if its cluster was started here."""
         with self._changed:
             sent = self._running.pop(one, None)
         was_alive = one._kill()
@@ -265,15 +271,17 @@ class ClusterEnvironment(Elsewhere):
 
     def _interrupt(self, sent: Any, force: bool) -> None:
         client = self._connected()
-        if force and self._cluster is not None:
-            # Not by asking it, which may be in C code that keeps its GIL.
+        is_deaf = False
+        if not force or self._cluster is None:
+            told = functools.partial(client._run, there.interrupt, sent.key, on_error="ignore")
+            try:
+                client.sync(told, callback_timeout=PATIENCE_S)
+            except TimeoutError:
+                # It is in C code that keeps its GIL.
+                is_deaf = True
+        if (force or is_deaf) and self._cluster is not None:
             keys = client.processing().items()
             client.restart_workers([worker for worker, has in keys if sent.key in has])
-        else:
-            # A worker that is in C code that keeps its GIL does not answer.
-            told = functools.partial(client._run, there.interrupt, sent.key, on_error="ignore")
-            with contextlib.suppress(TimeoutError):
-                client.sync(told, callback_timeout=PATIENCE_S)
         sent.cancel()
 
     def _wait(self, one: future[Any], timeout: float | None) -> None:
@@ -304,13 +312,6 @@ class ClusterEnvironment(Elsewhere):
         with self._waiting():
             self._wait_until(lambda: self._finished or not self._unfinished(), timeout)
         return bool(self._finished or self._unfinished())
-
-    def _take_finished(self) -> future[Any] | None:
-        one = super()._take_finished()
-        if one is not None:
-            # A moment before it is.
-            self._wait_until(one._done_already, None)
-        return one
 
     def _unfinished(self) -> list[future[Any]]:
         with self._changed:
@@ -368,8 +369,8 @@ def leave_worker() -> bool:
     """Gives the place of a cluster's worker to others; whether this thread has one."""
     try:
         distributed.secede()
-    except ValueError:
-        # A thread of the task's own.
+    except (KeyError, ValueError):
+        # A thread of the task's own, or one that has left it already.
         return False
     return True
 

@@ -53,6 +53,10 @@ class Elsewhere(Environment):
     @abstractmethod
     def _wait(self, one: future[Any], timeout: float | None) -> None: ...
 
+    def _holds_back(self, one: future[Any]) -> bool:
+        """Whether it has not begun. It does not any more then: it is about to be cancelled."""
+        return True
+
     def _forget(self, one: future[Any]) -> None:
         with self._lock, contextlib.suppress(ValueError):
             self._finished.remove(one)
@@ -60,15 +64,17 @@ class Elsewhere(Environment):
     def _settle_all(self) -> None:
         """Settles what was taken in, whoever has."""
         while self._settles:
+            settle = None
             try:
                 settle = self._settles.popleft()
-            except IndexError:
-                return
-            try:
                 settle()
-            except BaseException:
-                # Of this thread, not of the future: another time.
-                self._settles.appendleft(settle)
+            except BaseException as error:
+                if settle is not None:
+                    # Of this thread, not of the future: another time.
+                    self._settles.appendleft(settle)
+                elif isinstance(error, IndexError):
+                    # Another thread was quicker.
+                    return
                 raise
 
     def _settle(self, one: future[Any], settle: Settle) -> None:

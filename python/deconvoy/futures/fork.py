@@ -11,15 +11,16 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import operator
 import os
 import signal
 import threading
 import time
 from typing import Any
 
+from deconvoy import _native
 from deconvoy.futures import child as children
-from deconvoy.futures.answers import Child, why_none
+from deconvoy.futures.answers import Child, send, why_none
+from deconvoy.futures.beginning import begin
 from deconvoy.futures.elsewhere import Elsewhere, Settle, finish
 from deconvoy.futures.environment import checked_limit
 from deconvoy.futures.errors import FutureLost
@@ -111,7 +112,6 @@ class ForkEnvironment(Elsewhere):
                 # is counted twice; one that is on its way to a child is not counted.
                 nothing = nothing + 1 if self._places.missing(self._taken()) <= 0 else 0
                 if nothing == FEW_LOOKS:
-                    self._places.lost = None
                     return
             time.sleep(0.001)
         with self._lock:
@@ -121,10 +121,11 @@ class ForkEnvironment(Elsewhere):
 
     def _start(self, one: future[Any]) -> None:
         self._look(0)
-        while len(self._children) >= self._places.limit + most_waiting(self._places.limit):
-            self._look(None)
+        limit = self._places.limit
+        while len(self._children) >= limit + most_waiting(limit):
+            with self._waiting():
+                self._look(None)
         with self._lock:
-            pipe = self._places.open()
             taken = one._take_body()
             if taken is None:
                 return
@@ -133,48 +134,20 @@ class ForkEnvironment(Elsewhere):
             body = functools.partial(
                 children.hooked, one, call, keywords, self._before, self._after
             )
-            # Whoever comes first has a place first.
-            has_place, parent = self._places.take(), os.getpid()
-            ends: list[int] = []
-            pids: list[int] = []
             try:
-                ends += os.pipe()
-                ends += [os.memfd_create(name) for name in ("deconvoy-answer", "deconvoy-output")]
-                # Noted in one step: a signal's handler may raise between any two.
-                pids += map(operator.call, (os.fork,))
-                its = children.Ends(*ends[1:])
-                if pids == [0]:
-                    children.run(body, context, its, children.Turn(*pipe, has_place), parent)
-                self._adopt(Child(one, pids[0], ends[0], its.large, its.output), has_place)
-                os.close(ends.pop(1))
-            except BaseException as error:
-                if ends and ends[0] in self._children:
-                    raise
-                self._undo(one, ends, pids, has_place)
-                if not isinstance(error, OSError):
-                    raise
+                begin(one, body, context, self._places, self._adopt, self._children.__contains__)
+            except OSError as error:
                 one._fail(FutureLost(f"no process could be made: {error.strerror}"))
+            except BaseException:
+                self._lookout.wake(0)
+                raise
 
-    def _adopt(self, made: Child, has_place: bool) -> None:
-        os.set_blocking(made.answers, False)
-        if has_place:
-            made.has_started = True
+    def _adopt(self, made: Child) -> None:
+        if made.has_started:
             made.future._begin()
         self._lookout.add(made.answers)
         made.future.__dict__[CHILD] = made
         self._children[made.answers] = made
-
-    def _undo(self, one: future[Any], ends: list[int], pids: list[int], has_place: bool) -> None:
-        """A child is not begun, or not known yet."""
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            # It may have taken one for itself.
-            self._places.lost = 0
-        one.__dict__.pop(CHILD, None)
-        self._places.give(int(has_place))
-        for end in ends:
-            os.close(end)
 
     # Looking.
 
@@ -202,16 +175,25 @@ class ForkEnvironment(Elsewhere):
             timeout = OFTEN_S if timeout is None else min(timeout, OFTEN_S)
         ready = self._lookout.wait(timeout, descriptor, is_first)
         with self._lock:
-            if not ready and timeout == OFTEN_S and self._places.lost is not None:
-                self._places.audit(self._taken())
             for descriptor in ready:
                 # Another thread may have been quicker.
                 if (one := self._children.get(descriptor)) is not None:
                     self._receive(one)
+            if self._places.lost is not None:
+                self._places.audit(self._taken())
         self._bury()
 
     def _receive(self, one: Child) -> None:
-        has_ended, answer = one.receive()
+        answer, had_started = None, one.has_started
+        try:
+            has_ended, answer = one.receive()
+        except Exception as error:
+            has_ended, why = True, f"its answer cannot be taken in: {error}"
+        else:
+            why = "" if answer or not has_ended else why_none(one.reap_soon(), one.output())
+        if one.has_started and not had_started and self._places.missing(self._taken()) < 0:
+            # Its place had been taken for lost.
+            self._places.lost = 0
         if not has_ended:
             return
         settle: Settle
@@ -219,7 +201,6 @@ class ForkEnvironment(Elsewhere):
             # It gives its place back itself, and ends.
             settle = functools.partial(answer.settle, one.future)
         else:
-            why = why_none(one.reap_soon(), one.output())
             settle = functools.partial(one.future._fail, FutureLost(why))
         # Among the finished before it is over, and both before it leaves: a signal may come in
         # between.
@@ -313,6 +294,13 @@ class ForkEnvironment(Elsewhere):
         self._places.lost = 0
 
     def _wait(self, one: future[Any], timeout: float | None) -> None:
+        _native.blocks()
+        try:
+            self._wait_until_over(one, timeout)
+        finally:
+            _native.unblocks()
+
+    def _wait_until_over(self, one: future[Any], timeout: float | None) -> None:
         deadline = None if timeout is None else time.monotonic() + timeout
         while not one._done_already():
             left = None if deadline is None else deadline - time.monotonic()
@@ -329,7 +317,8 @@ class ForkEnvironment(Elsewhere):
     def _wait_any(self, timeout: float | None) -> bool:
         # What was taken in meanwhile is not waited for.
         if not self._finished:
-            self._look(timeout)
+            with self._waiting():
+                self._look(timeout)
         if timeout is not None and timeout <= 0 and not self._finished:
             raise TimeoutError
         return bool(self._children or self._finished)
@@ -339,6 +328,21 @@ class ForkEnvironment(Elsewhere):
         with self._lock:
             alive = sorted(self._children.values(), key=lambda one: not one.has_started)
             return [one.future for one in alive]
+
+    def _holds_back(self, one: future[Any]) -> bool:
+        """Whether it has not begun; it does not any more then."""
+        self._look(0)
+        with self._lock:
+            mine = self._child_of(one)
+            if mine is None or mine.has_started:
+                return False
+            mine.stop()
+            self._receive(mine)
+            has_begun = mine.has_started or mine.answers not in self._children
+            if has_begun:
+                send(mine.pid, signal.SIGCONT)
+        self._settle_all()
+        return not has_begun
 
     def _withdrawn(self, one: future[Any]) -> None:
         """It was cancelled or killed before it had a place."""
@@ -352,10 +356,9 @@ class ForkEnvironment(Elsewhere):
         """Somebody is to be told of the end of one: a thread looks for it."""
         with self._lock:
             if self._looker is None:
-                self._looker = threading.Thread(
-                    target=self._look_on, name="future-forks", daemon=True
-                )
-                self._looker.start()
+                looker = threading.Thread(target=self._look_on, name="future-forks", daemon=True)
+                looker.start()
+                self._looker = looker
 
     def _look_on(self) -> None:
         try:
@@ -364,8 +367,8 @@ class ForkEnvironment(Elsewhere):
                     if not self._children and not self._settles:
                         self._looker = None
                         return
-                # Those that are made meanwhile are not among those that it waits for.
-                self._look(0.01)
+                # It goes when there is nothing left to look for.
+                self._look(0.1)
         except BaseException:
             self._looker = None
             raise
@@ -384,7 +387,6 @@ class ForkEnvironment(Elsewhere):
     def _forked(self) -> None:
         # Looked at when somebody does: each page that is touched now is copied for each future.
         self._parents = {**self._parents, **self._children} if self._parents else self._children
-        self._lookout.forget()
         self._begin()
 
     def _leave_parents(self) -> None:

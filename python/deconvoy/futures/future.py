@@ -69,7 +69,7 @@ class future(_native.Future, concurrent.futures.Future, Generic[T_co]):  # type:
         # To them it is over when those who wait for it are told, not before.
         if "_made_condition" in self.__dict__ and "_is_told" not in self.__dict__:
             return "RUNNING"
-        return STATES.get(self.status, "FINISHED")
+        return STATES.get(self._status, "FINISHED")
 
     def _tell(self) -> None:
         """It is over: whoever waits for it by those means is told."""
@@ -78,7 +78,7 @@ class future(_native.Future, concurrent.futures.Future, Generic[T_co]):  # type:
             for waiter in self._waiters:
                 if self.cancelled():
                     waiter.add_cancelled(self)
-                elif self.status == "done":
+                elif self._status == "done":
                     waiter.add_result(self)
                 else:
                     waiter.add_exception(self)

@@ -10,6 +10,7 @@ import contextlib
 import os
 import select
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -26,6 +27,7 @@ class Lookout:
         # An event, readable when the first is to look again.
         self._wake = -1
         self._looking = 0
+        self._has_first = False
         self._is_closing = False
 
     def add(self, descriptor: int) -> None:
@@ -34,6 +36,7 @@ class Lookout:
             self._poll, self._wake = select.epoll(), os.eventfd(0, os.EFD_NONBLOCK)
             self._poll.register(self._wake, select.EPOLLIN)
         self._poll.register(descriptor, select.EPOLLIN)
+        self._is_closing = False
 
     def remove(self, descriptor: int) -> None:
         """Before it is closed: it may be open in other processes, too."""
@@ -51,9 +54,10 @@ class Lookout:
         self._is_closing = True
         self._close()
 
-    def forget(self) -> None:
-        """In a forked child: it is the parent's."""
-        if self._wake >= 0:
+    def __del__(self) -> None:
+        # Also in a forked child, which forgets its parent's.
+        if self._poll is not None:
+            self._poll.close()
             os.close(self._wake)
 
     def _close(self) -> None:
@@ -64,15 +68,18 @@ class Lookout:
 
     @contextmanager
     def looks(self) -> Iterator[bool]:
-        """The calling thread looks; whether it is the first that does."""
+        """The calling thread looks; whether it is the first of those that do. When that one leaves,
+        it is another one the next time that it looks."""
         with self._lock:
             self._looking += 1
-            is_first = self._looking == 1
+            is_first, self._has_first = not self._has_first, True
         try:
             yield is_first
         finally:
             with self._lock:
                 self._looking -= 1
+                if is_first:
+                    self._has_first = False
                 self._close()
 
     def wait(self, timeout_s: float | None, only: int | None, is_first: bool) -> list[int]:
@@ -85,7 +92,8 @@ class Lookout:
         if only is not None:
             poll = select.poll()
             poll.register(only, select.POLLIN)
-            poll.register(self._wake, select.POLLIN)
+            if is_first:
+                poll.register(self._wake, select.POLLIN)
             ready = poll.poll(None if timeout_s is None else timeout_s * 1000)
         elif self._poll is not None:
             ready = self._poll.poll(timeout_s)
@@ -95,4 +103,7 @@ class Lookout:
         if is_first and self._wake in found:
             with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(self._wake)
+        elif found == [self._wake]:
+            # It is for the first.
+            time.sleep(0.001)
         return found

@@ -1,12 +1,14 @@
 """For the processes of a cluster that was started here: they end when the one that has started them
 has, in whatever way."""
 
+import contextlib
 import os
 import threading
 import time
 from typing import Any
 
 import distributed
+import psutil
 
 # Between two looks, in seconds.
 LOOK_S = 0.5
@@ -32,4 +34,8 @@ def watch() -> None:
 def ends_with(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(LOOK_S)
+    # What it has begun may be in C code that keeps its GIL, and not see that itself.
+    for one in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            one.kill()
     os._exit(1)

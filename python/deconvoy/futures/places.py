@@ -12,6 +12,9 @@ import fcntl
 import os
 import resource
 import termios
+import time
+
+from deconvoy.futures.lookout import OFTEN_S
 
 # Children that wait for a place to run, at most; who makes more waits until there are fewer.
 MOST_WAITING = 256
@@ -33,6 +36,7 @@ class Places:
         # A child was killed that may have had a place: so many were missing when that was looked
         # at.
         self.lost: int | None = None
+        self._audited_s = 0.0
 
     def open(self) -> tuple[int, int]:
         if self.pipe is None:
@@ -47,6 +51,10 @@ class Places:
             self.pipe = pipe
             self.give(self.limit)
         return self.pipe
+
+    def __del__(self) -> None:
+        # Also in a forked child, which forgets the environment's of its parent.
+        self.drop()
 
     def drop(self) -> None:
         """Nobody has a place, nor waits for one."""
@@ -95,18 +103,26 @@ class Places:
     def audit(self, taken: int) -> None:
         """Makes good for a place whose child ended before it could say that it had it, and for one
         that was given back twice: what is found twice in a row."""
-        missing = self.missing(taken)
-        if missing and missing != self.lost:
-            self.lost = missing
+        now_s = time.monotonic()
+        if now_s < self._audited_s + OFTEN_S:
             return
-        self.make_good(missing)
+        self._audited_s = now_s
+        missing = self.missing(taken)
+        if not missing:
+            self.lost = None
+        elif missing == self.lost:
+            self.make_good(missing)
+        else:
+            self.lost = missing
 
     def make_good(self, missing: int) -> None:
+        """What was made good is looked at again: it may have come in another way, too."""
         if missing > 0:
             self.give(missing)
         elif missing < 0:
             self.excess -= missing
-        self.lost = None
+            self.take_excess()
+        self.lost = 0
 
 
 def most_waiting(limit: int) -> int:

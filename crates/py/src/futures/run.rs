@@ -6,6 +6,8 @@ use std::sync::atomic::Ordering;
 use deconvoy_pool::Parker;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyTuple;
 
 use super::environment::ThreadPool;
 use super::place::Place;
@@ -85,7 +87,7 @@ pub fn run(
     lock(&pool.running).push(future.clone().unbind());
     let ran = {
         let _deeper = Deeper::enter(runner, future);
-        call_hooks(future, pool, true).and_then(|()| call(py, &body))
+        call_start_hooks(future, pool).and_then(|()| call(py, &body))
     };
     drop(body);
     let (state, outcome, value) = match ran {
@@ -107,20 +109,29 @@ pub fn run(
         }
     };
     pool.tell_any();
-    if let Err(error) = call_hooks(future, pool, false) {
-        error.write_unraisable(py, Some(future.as_any()));
+    for hook in pool.hooks(py, false).unwrap_or_default() {
+        call_back(future, &hook);
     }
     Ok(ran)
 }
 
 fn call(py: Python<'_>, body: &Body) -> PyResult<Py<PyAny>> {
+    // Not bound to its context, which would be one more object each time.
+    static RUN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let run = RUN.get_or_try_init(py, || -> PyResult<_> {
+        Ok(py.import("contextvars")?.getattr("Context")?.getattr("run")?.unbind())
+    })?;
+    let call = body.call.bind(py);
+    let mut context = Some(body.context.bind(py).clone());
+    let mut given = call.iter();
+    let arguments = (0..given.len() + 1).map(|_| context.take().or_else(|| given.next()));
+    let arguments = PyTuple::new(py, arguments)?;
     let keywords = body.keywords.as_ref().map(|keywords| keywords.bind(py));
-    let run = body.context.bind(py).getattr(intern!(py, "run"))?;
-    Ok(run.call(body.call.bind(py), keywords)?.unbind())
+    Ok(run.bind(py).call(arguments, keywords)?.unbind())
 }
 
-fn call_hooks(future: &Bound<'_, Future>, pool: &ThreadPool, is_start: bool) -> PyResult<()> {
-    for hook in pool.hooks(future.py(), is_start).unwrap_or_default() {
+fn call_start_hooks(future: &Bound<'_, Future>, pool: &ThreadPool) -> PyResult<()> {
+    for hook in pool.hooks(future.py(), true).unwrap_or_default() {
         hook.call1(future.py(), (future,))?;
     }
     Ok(())
@@ -139,10 +150,16 @@ fn remove_running(future: &Bound<'_, Future>, pool: &ThreadPool) {
 /// next.
 fn comes_back(future: &Bound<'_, Future>, pool: &ThreadPool, runner: &Arc<Runner>) -> PyResult<()> {
     let py = future.py();
+    if future.get().state() != KILLED {
+        // It is over in this process, which was forked within it.
+        return Ok(());
+    }
     runner.forgets(py)?;
     runner.is_back(py);
     lock(&future.get().inner).runner = None;
-    pool.stuck.fetch_sub(1, Ordering::SeqCst);
+    // Not below zero: it may have been killed before a fork, in a process that is not this one.
+    let one_less = |stuck: usize| Some(stuck.saturating_sub(1));
+    let _ = pool.stuck.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less);
     Ok(())
 }
 

@@ -189,8 +189,10 @@ pub fn set_worker(worker: Option<(usize, Worker)>) {
 /// it has of the old one.)
 pub fn forget_here() {
     set_worker(None);
-    let before = ME.take();
-    drop(before);
+    if let Some(before) = ME.take() {
+        // Whoever was about to tell it something is not in this process.
+        before.owed.store(0, Ordering::SeqCst);
+    }
 }
 
 /// A body runs in the present thread.
