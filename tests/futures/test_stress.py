@@ -107,6 +107,7 @@ def test_another_interpreter_of_the_process_is_told(module: str) -> None:
         print(failed)
     except Exception as error:
         print(error)
+    interpreters.destroy(other)
     """
     assert "subinterpreters" in run(program)
 
