@@ -1,5 +1,7 @@
 """The command `deconvoy`: its verbs, each imported when it is used, and how errors are told."""
 
+import contextlib
+import faulthandler
 import importlib
 import sys
 from typing import NoReturn
@@ -55,6 +57,9 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command line; a user's mistake is one line on stderr and status 2."""
+    # A panic of Rust's ends the process: with a traceback, if there is anywhere to write it to.
+    with contextlib.suppress(Exception):
+        faulthandler.enable()
     if not sys.argv[1:]:
         give_up("no verb; `deconvoy --help` lists them")
     try:

@@ -24,6 +24,7 @@ from scipy.stats import qmc
 from deconvoy import mixes
 from deconvoy._native import simulate
 from deconvoy.bench.mixed import CPU, IO, kept
+from deconvoy.crashes import noted
 
 # A wait shorter than this is one hand-off: no policy is the better for less.
 HAND_OFF_NS = 5_000
@@ -159,13 +160,10 @@ def judge(policy: str, on: Sequence[Case], costs: str, seed: int) -> Candidate:
     """Simulates a policy on every case."""
     waits, shares, jain, longest, beside, each = [], [], [], 0, [], []
     for case in on:
-        try:
+        again = f"--policy {policy} --mix {case.mix} --cores {case.cores} --seed {seed}"
+        # If a rule of the simulator's is broken.
+        with noted(f"to repeat it: deconvoy policies search {again}"):
             outcome = json.loads(simulate(policy, case.cores, case.text, costs, seed))
-        except BaseException as error:
-            # A rule of the simulator's was broken, which Rust tells by a panic.
-            again = f"--policy {policy} --mix {case.mix} --cores {case.cores} --seed {seed}"
-            error.add_note(f"to repeat it: deconvoy policies search {again}")
-            raise
         elapsed = outcome["elapsed_ns"]
         cpu = [one for one in outcome["groups"] if one["name"] == CPU]
         rest = [one for one in outcome["groups"] if one["name"] != CPU]

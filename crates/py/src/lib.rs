@@ -14,6 +14,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
+mod crash;
 mod elf;
 mod futures;
 mod lab;
@@ -193,6 +194,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("TRACE_VERSION", format::VERSION)?;
     module.add("MAX_CORES", deconvoy_sim::MAX_CORES)?;
     module.add("POLICY_BYTES", offset_of!(Header, runtime) - offset_of!(Header, policy))?;
+    module.add_function(wrap_pyfunction!(crash::note_for_crashes, module)?)?;
     module.add_function(wrap_pyfunction!(policies, module)?)?;
     module.add_function(wrap_pyfunction!(check_policy, module)?)?;
     module.add_function(wrap_pyfunction!(report_json, module)?)?;

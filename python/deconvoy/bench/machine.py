@@ -105,12 +105,29 @@ class Watch:
         return max(foreign / elapsed, 0.0)
 
 
-def wait_for_quiet(say: Callable[[float], None] = lambda foreign_cores: None) -> bool:
-    """Waits until other processes use less than `QUIET_CORES`; False when that never came. `say` is
-    called once, with the cores that they use, when the wait is longer than a moment."""
+class Quiet:
+    """Waits for quiet before each run of a series. Where that has not come within `PATIENCE_S`, it
+    is not waited for as long again before each of hundreds of runs, but looked for."""
+
+    def __init__(self, say: Callable[[float], None]) -> None:
+        self._say = say
+        self._patience_s = PATIENCE_S
+
+    def __call__(self) -> bool:
+        came = wait_for_quiet(self._say, self._patience_s)
+        self._patience_s = PATIENCE_S if came else 0.0
+        return came
+
+
+def wait_for_quiet(
+    say: Callable[[float], None] = lambda foreign_cores: None, patience_s: float = PATIENCE_S
+) -> bool:
+    """Waits until other processes use less than `QUIET_CORES`; False when that has not come within
+    `patience_s` seconds. `say` is called once, with the cores that they use, when the wait is
+    longer than a moment."""
     begun = time.monotonic()
     said = False
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + patience_s
     while True:
         watch = Watch.start()
         time.sleep(LOOK_S)

@@ -81,7 +81,7 @@ def execute(result: Result, cases: list[Case], rounds: int, path: Path, console:
     sayer = Sayer(total, len(cases), console, time.monotonic())
     progress = output.bar(console)
     failed: set[Case] = set()
-    quiet = functools.partial(machine.wait_for_quiet, functools.partial(say_waits, console))
+    quiet = machine.Quiet(functools.partial(say_waits, console))
     with progress:
         task = progress.add_task("", total=total)
         for number, case in enumerate(order(cases, rounds, seed=result.settings["seed"])):
@@ -117,7 +117,7 @@ def execute(result: Result, cases: list[Case], rounds: int, path: Path, console:
 def say_waits(console: Console, foreign_cores: float) -> None:
     console.print(
         f"deconvoy: other programs use {foreign_cores:.1f} cores: waits until they are done, "
-        f"{machine.PATIENCE_S:.0f} s at most"
+        f"{machine.PATIENCE_S:.0f} s at most, then measures beside them and marks such runs"
     )
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "NoFutures",
     "ProcessGlobal",
     "ThreadEnvironment",
+    "ThreadKilled",
     "after_finish_hooks",
     "before_start_hooks",
     "environment",
@@ -58,7 +59,7 @@ def environment() -> Environment:
     return _environments.present()
 
 
-def wait_for_future(one: future[T], *, timeout: float | None = None) -> future[T]:
+def wait_for_future(one: future[T], timeout: float | None = None) -> future[T]:
     """Waits until a future is over, and returns it. Unlike `touch` it never runs it here, and
     raises nothing that its function raised.
 
@@ -69,7 +70,7 @@ def wait_for_future(one: future[T], *, timeout: float | None = None) -> future[T
 
 
 def wait_for_any_future(
-    futures: Iterable[future[T]] | None = None, *, timeout: float | None = None
+    futures: Iterable[future[T]] | None = None, timeout: float | None = None
 ) -> future[T]:
     """The first of these that is over, in the order of finishing; without an argument, the next of
     the environment's that finishes, which is not returned a second time.
@@ -78,7 +79,7 @@ def wait_for_any_future(
     """
     if futures is None:
         return environment().wait_for_any(timeout)
-    several = list(futures)
+    several = checked(futures)
     if not several:
         raise NoFutures("no future to wait for")
     over = [one for one in several if one.done()]
@@ -87,6 +88,17 @@ def wait_for_any_future(
     first = min(over, key=lambda one: one._order)
     wait(first, None)
     return first
+
+
+def checked(futures: Iterable[future[T]]) -> list[future[T]]:
+    """Raises TypeError for what is no future of ours."""
+    if isinstance(futures, future):
+        raise TypeError("several futures are waited for: a list of them, not one")
+    several = list(futures)
+    for one in several:
+        if not isinstance(one, future):
+            raise TypeError(f"{one!r} is no future of deconvoy's")
+    return several
 
 
 def _wait_first(several: list[future[T]], timeout: float | None) -> Iterable[future[T]]:
@@ -104,7 +116,7 @@ def _wait_first(several: list[future[T]], timeout: float | None) -> Iterable[fut
 
 
 def wait_for_all_futures(
-    futures: Iterable[future[T]] | None = None, *, timeout: float | None = None
+    futures: Iterable[future[T]] | None = None, timeout: float | None = None
 ) -> list[future[T]]:
     """These futures, when all are over; without an argument, all of the environment's that nobody
     has asked for, in the order of finishing.
@@ -113,20 +125,20 @@ def wait_for_all_futures(
     """
     if futures is None:
         return environment().wait_for_all(timeout)
-    several = list(futures)
+    several = checked(futures)
     deadline = None if timeout is None else time.monotonic() + timeout
     for one in several:
         wait(one, None if deadline is None else max(deadline - time.monotonic(), 0))
     return several
 
 
-def kill_future(one: future[Any], *, force: bool = False) -> bool:
+def kill_future(one: future[Any], force: bool = False) -> bool:
     """Ends a future: touching it raises FutureKilled. Whether it was not over.
 
-    A thread is told by an exception when it next runs Python code, and replaced at once. A child
+    A thread is told by ThreadKilled when it next runs Python code, and replaced at once. A child
     process gets SIGTERM, and SIGKILL with `force`.
     """
-    where: Environment = one.environment
+    where: Environment = checked([one])[0].environment
     return where.kill(one, force)
 
 
@@ -150,7 +162,8 @@ def with_new_environment(
 ) -> AbstractContextManager[Environment]:
     """For a `with` block: an environment of its own, with its own limit and hooks, for all that is
     begun in it, also by its futures. Those of the outer one go on. At its end it waits for its
-    futures; after an error, those that have not begun are cancelled.
+    futures; after an error, those that have not begun are cancelled; after Ctrl-C or an exit, all
+    are killed.
 
     `backend`: `thread`, `fork` or `dask`. `max_threads`: how many run at a time; default: the
     cores. More `options`: those of the back end's class: `idle_s` for `thread`, `address` for

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from deconvoy.futures import child as children
-from deconvoy.futures.errors import FutureKilled, FutureLost
+from deconvoy.futures.errors import FutureLost
 from deconvoy.futures.future import future
 
 # Looks, a millisecond apart, for the end of a child that has closed what it answers by.
@@ -34,9 +34,6 @@ class Received(NamedTuple):
         """Ends the future with it, and issues its warnings; whether the future was not over."""
         try:
             content, told = pickle.loads(self.data, buffers=self.buffers)
-        except FutureKilled:
-            # Of this thread.
-            raise
         except Exception as error:
             return one._fail(FutureLost(f"its answer cannot be read: {error}"))
         for category, text, file, line in told:

@@ -217,12 +217,16 @@ def outcome(call: Callable[[], Any]) -> tuple[bytes, Answer]:
         return ERROR, Answer(failure(error, error), told)
 
 
-def failure(error: BaseException, where: BaseException) -> Failure:
+def failure(
+    error: BaseException,
+    where: BaseException,
+    dumps: Callable[[BaseException], bytes] = pickle.dumps,
+) -> Failure:
     """An error that can be sent: itself if it comes back as what it is, else what it says."""
     # Not the frame in here.
     lines = traceback.format_exception(type(where), where, tail(where))
     try:
-        copy = pickle.loads(pickle.dumps(error))
+        copy = pickle.loads(dumps(error))
         if type(copy) is not type(error):
             raise TypeError(f"it comes back as {type(copy).__qualname__}")
     except Exception as why:

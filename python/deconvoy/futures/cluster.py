@@ -39,6 +39,9 @@ except ImportError as error:
 # How often somebody that waits looks whether the interpreter has a signal for it, in seconds.
 LOOK_S = 0.2
 
+# So long it is waited for a cluster to end; what is left of it ends with this process.
+CLOSE_S = 10.0
+
 # So long it is waited that workers take in that a future was killed, in seconds.
 PATIENCE_S = 1.0
 
@@ -339,7 +342,9 @@ class ClusterEnvironment(Elsewhere):
         if client is not None and not self._is_within:
             client.close()
         if cluster is not None:
-            cluster.close()
+            # If it has been ended by others there is nobody to be asked to.
+            with contextlib.suppress(Exception):
+                cluster.close(CLOSE_S)
 
     def _finish(self) -> None:
         if not self._is_within:
@@ -378,7 +383,9 @@ def leave_worker() -> bool:
 def lost(error: Exception) -> BaseException:
     """What it means that Dask has no answer."""
     if isinstance(error, distributed.scheduler.KilledWorker):
-        return FutureLost("its worker ended before it had an answer, each time it was tried")
+        tried = error.allowed_failures + 1
+        times = f", {tried} times" if tried > 1 else ""
+        return FutureLost(f"its worker ended before it had an answer{times}")
     if isinstance(error, concurrent.futures.CancelledError):
         return FutureLost("the cluster has cancelled it, or was closed")
     return FutureLost(f"the cluster has no answer: {error}")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from deconvoy.futures.environment import ALIVE, Environment, Hook
-from deconvoy.futures.errors import FutureKilled, FutureLost
+from deconvoy.futures.errors import FutureLost
 from deconvoy.futures.future import future
 
 # Ends a future, with nothing locked, since that calls others; whether it was not over.
@@ -80,9 +80,6 @@ class Elsewhere(Environment):
     def _settle(self, one: future[Any], settle: Settle) -> None:
         try:
             was_first = settle()
-        except FutureKilled:
-            # Of this thread.
-            raise
         except Exception as error:
             was_first = one._fail(FutureLost(f"what came of it cannot be told: {error!r}"))
         if not was_first:

@@ -114,12 +114,16 @@ class Environment(concurrent.futures.Executor):
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while unfinished := self._unfinished():
-            for one in unfinished:
-                wait(one, None if deadline is None else deadline - time.monotonic(), keep=True)
+            self._wait_for(unfinished, deadline)
         found = []
         while (over := self._take_finished()) is not None:
             found.append(over)
         return found
+
+    def _wait_for(self, several: list[future[Any]], deadline: float | None) -> None:
+        """Waits for these; or returns before, to be called again."""
+        for one in several:
+            wait(one, None if deadline is None else deadline - time.monotonic(), keep=True)
 
     def kill_all(self) -> int:
         """Kills all that are not over, forgets all that are; how many were killed."""
@@ -213,15 +217,20 @@ class Environments:
     def opened(self, environment: Environment) -> Iterator[Environment]:
         self._add(environment)
         token = _present.set(environment)
-        failed = True
+        ended_by: BaseException | None = None
         try:
             yield environment
-            failed = False
+        except BaseException as error:
+            ended_by = error
+            raise
         finally:
             present = _present.get()
             _present.reset(token)
             try:
-                present.shutdown(cancel_futures=failed)
+                if not isinstance(ended_by, Exception | None):
+                    # Ctrl-C, an exit, a kill: who does that does not wait.
+                    present.kill_all()
+                present.shutdown(cancel_futures=ended_by is not None)
             finally:
                 self._remove(environment)
 
@@ -261,6 +270,8 @@ def checked_limit(max_threads: int | None) -> int:
     """
     if max_threads is None:
         return cores()
+    if not isinstance(max_threads, int):
+        raise TypeError(f"max_threads must be a whole number, not {max_threads!r}")
     if max_threads < 1:
         raise ValueError("max_threads must be 1 or more")
     return max_threads

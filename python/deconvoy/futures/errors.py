@@ -6,7 +6,12 @@ class FutureError(Exception):
 
 
 class FutureKilled(FutureError):
-    """It was killed; also what the thread that runs it is told by."""
+    """It was killed."""
+
+
+class ThreadKilled(BaseException):
+    """What the thread is told by that runs a killed future. No `Exception`, so that it is not taken
+    for an error of what runs there."""
 
 
 class FutureLost(FutureError):

@@ -323,6 +323,14 @@ class ForkEnvironment(Elsewhere):
             raise TimeoutError
         return bool(self._children or self._finished)
 
+    def _wait_for(self, several: list[future[Any]], deadline: float | None) -> None:
+        # For any of them: so they are taken in as they finish.
+        left = None if deadline is None else deadline - time.monotonic()
+        with self._waiting():
+            self._look(left)
+        if left is not None and left <= 0 and self._children:
+            raise TimeoutError
+
     def _unfinished(self) -> list[future[Any]]:
         self._look(0)
         with self._lock:

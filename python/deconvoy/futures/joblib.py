@@ -13,18 +13,22 @@ from typing import Any
 import joblib
 from joblib._parallel_backends import AutoBatchingMixin, ParallelBackendBase
 
-from deconvoy.futures import Environment, future, make_environment
+from deconvoy.futures import Environment, environment, future, make_environment
 from deconvoy.futures.environment import cores
 
 
 class DeconvoyBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
-    """`kind`: `thread`, `fork` or `dask`; more `options`: as for `with_new_environment`."""
+    """`kind`: `thread`, `fork` or `dask`, by default that of the present environment; more
+    `options`: as for `with_new_environment`."""
 
     supports_retrieve_callback = True
     supports_timeout = True
     supports_return_generator = True
 
-    def __init__(self, kind: str = "thread", nesting_level: int | None = None, **options: Any):
+    def __init__(
+        self, kind: str | None = None, nesting_level: int | None = None, **options: Any
+    ) -> None:
+        kind = kind or environment().kind
         inner_threads = options.pop("inner_max_num_threads", None)
         super().__init__(nesting_level=nesting_level, inner_max_num_threads=inner_threads)
         self.kind = kind
@@ -71,10 +75,10 @@ class DeconvoyBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
             self.configure(self.count, self.parallel)
 
     def terminate(self) -> None:
-        environment, self.environment = self.environment, None
-        if environment is not None:
-            environment.kill_all()
-            environment.shutdown()
+        mine, self.environment = self.environment, None
+        if mine is not None:
+            mine.kill_all()
+            mine.shutdown()
 
     def get_nested_backend(self) -> Any:
         """Of the same kind, once; then one after the other."""

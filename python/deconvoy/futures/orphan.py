@@ -28,6 +28,8 @@ def dask_setup(_: Any) -> None:
 
 
 def watch() -> None:
+    # What a terminal sends (Ctrl-C) is for the program, which ends its cluster.
+    os.setpgid(0, 0)
     threading.Thread(target=ends_with, args=(os.getppid(),), daemon=True).start()
 
 

@@ -15,7 +15,7 @@ import cloudpickle
 import distributed
 
 from deconvoy.futures import child, kill
-from deconvoy.futures.errors import FutureError, FutureKilled
+from deconvoy.futures.errors import FutureError, FutureKilled, FutureLost, ThreadKilled
 
 # The threads of this worker that run a future, by its key.
 _running: dict[str, int] = {}
@@ -76,12 +76,13 @@ def answer(pickled: bytes, where: Where) -> Value | child.Failure:
         with _environments.within(inner):
             value = Value(call[0](*call[1:], **keywords))
             inner.wait_for_all(None)
-    except FutureKilled:
-        raise
+    except ThreadKilled as told:
+        raise FutureKilled("it was killed") from told
     except SystemExit as error:
-        return child.failure(FutureError(f"it called sys.exit({error.code!r})"), error)
+        lost = FutureLost(f"it called sys.exit({error.code!r})")
+        return child.failure(lost, error, cloudpickle.dumps)
     except BaseException as error:
-        return child.failure(error, error)
+        return child.failure(error, error, cloudpickle.dumps)
     try:
         cloudpickle.dumps(value, 5, buffer_callback=lambda _: None)
     except Exception as why:
@@ -98,5 +99,5 @@ def interrupt(key: str) -> bool:
         if ident is None:
             _killed.append(key)
         else:
-            kill.tell(ident, FutureKilled)
+            kill.tell(ident, ThreadKilled)
     return ident is not None

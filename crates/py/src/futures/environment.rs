@@ -320,11 +320,25 @@ fn tell(waiters: &[Arc<Parker>]) {
     }
 }
 
-/// `deconvoy.futures.FutureKilled`.
-pub fn killed_class(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+/// What came of a killed future.
+pub fn killed(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let class = CLASS.get_or_try_init(py, || -> PyResult<_> {
-        Ok(py.import("deconvoy.futures.errors")?.getattr("FutureKilled")?.unbind())
+    error_class(py, &CLASS, "FutureKilled")?.call1(("it was killed",))
+}
+
+/// `deconvoy.futures.ThreadKilled`: what the thread is told by that runs one.
+pub fn told_class(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    error_class(py, &CLASS, "ThreadKilled")
+}
+
+fn error_class<'py>(
+    py: Python<'py>,
+    class: &'static PyOnceLock<Py<PyAny>>,
+    name: &str,
+) -> PyResult<&'py Bound<'py, PyAny>> {
+    let class = class.get_or_try_init(py, || -> PyResult<_> {
+        Ok(py.import("deconvoy.futures.errors")?.getattr(name)?.unbind())
     })?;
     Ok(class.bind(py))
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use deconvoy_pool::{Parker, Worker};
 use pyo3::prelude::*;
 
-use super::environment::{ThreadPool, killed_class};
+use super::environment::{ThreadPool, told_class};
 use super::{Future, KILLED, lock};
 
 /// So deep may bodies run in one another, in one thread; what is deeper is left to another thread.
@@ -143,13 +143,13 @@ impl Runner {
         lock(&self.stack).last().is_some_and(|one| one.get().state() == KILLED)
     }
 
-    /// Raises FutureKilled if that is so, once: what the thread was told by other means is taken back.
+    /// Raises ThreadKilled if that is so, once: what the thread was told by other means is taken back.
     pub fn check_killed(&self, py: Python<'_>) -> PyResult<()> {
         if !self.was_killed() {
             return Ok(());
         }
         self.forgets(py)?;
-        Err(PyErr::from_value(killed_class(py)?.call0()?))
+        Err(PyErr::from_value(told_class(py)?.call0()?))
     }
 
     /// Takes back what its thread was told and has not noticed.
@@ -165,7 +165,7 @@ impl Runner {
     /// Tells its thread that what it runs was killed.
     pub fn tell_killed(&self, py: Python<'_>) -> PyResult<()> {
         let kill = py.import("deconvoy.futures.kill")?;
-        kill.getattr("tell")?.call1((self.ident, killed_class(py)?))?;
+        kill.getattr("tell")?.call1((self.ident, told_class(py)?))?;
         Ok(())
     }
 

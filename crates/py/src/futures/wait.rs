@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyBaseException, PyRuntimeError, PyTimeoutError};
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use super::environment::killed_class;
+use super::environment::killed;
 use super::runner::Runner;
 use super::{CANCELLED, DONE, FAILED, Future, Outcome, PENDING, RUNNING, lock, run};
 
@@ -49,7 +49,7 @@ fn outcome(future: &Bound<'_, Future>) -> PyResult<Py<PyAny>> {
         },
         FAILED => Err(PyErr::from_value(error(future)?)),
         CANCELLED => Err(cancelled(py)?),
-        _ => Err(PyErr::from_value(killed_class(py)?.call0()?)),
+        _ => Err(PyErr::from_value(killed(py)?)),
     }
 }
 
@@ -82,7 +82,7 @@ pub fn exception(future: &Bound<'_, Future>, timeout: Option<f64>) -> PyResult<O
         DONE => Ok(None),
         FAILED => Ok(Some(error(future)?.unbind())),
         CANCELLED => Err(cancelled(py)?),
-        _ => Ok(Some(killed_class(py)?.call0()?.unbind())),
+        _ => Ok(Some(killed(py)?.unbind())),
     }
 }
 
