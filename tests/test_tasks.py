@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +13,11 @@ from typing import Any
 import pytest
 from commandline import Deconvoy
 from deconvoy.bench import tasks
+from deconvoy.bench.process import LACKS
 from deconvoy.bench.results import Result, Run
 from deconvoy.bench.runtimes import SCENARIOS, companions
-from deconvoy.bench.scenario import TASKS
-from deconvoy.bench.summary import MODES, cells
+from deconvoy.bench.scenario import TASK_MODES, TASKS
+from deconvoy.bench.summary import cells
 from rich.console import Console
 
 # The least work, and what comes of it in every mode.
@@ -31,7 +33,7 @@ SMALL: dict[str, tuple[list[str], Any]] = {
 }
 VALUES = {"elapsed_s", "cpu_s", "calls", "gc_s", "result"}
 # Those that bring a whole cluster are tried with one program.
-PAIRS = [(name, mode) for name in TASKS for mode in MODES[:-1]] + [("fib", "future-dask")]
+PAIRS = [(name, mode) for name in TASKS for mode in TASK_MODES[:-1]] + [("fib", "future-dask")]
 
 
 @pytest.mark.parametrize(("name", "mode"), PAIRS)
@@ -70,6 +72,13 @@ def test_a_lack_is_told(tmp_path: Path) -> None:
     assert json.loads(done.stdout) == {"lacks": "No module named 'numpy'"}
 
 
+def test_programs_and_bench_agree_on_modes_and_on_what_a_missing_one_is() -> None:
+    written = (SCENARIOS / "tasks.py").read_text()
+    modes = re.search(r"^MODES = (\[.*\])$", written, re.MULTILINE)
+    assert modes is not None and tuple(json.loads(modes.group(1))) == TASK_MODES
+    assert f"\nLACKS = {LACKS}\n" in written
+
+
 def test_what_an_interpreter_is_lent() -> None:
     with companions(sys.executable) as mine:
         assert any((Path(folder) / "numpy").exists() for folder in mine)
@@ -91,10 +100,10 @@ def test_the_bench_runs_them_and_shows_them(deconvoy: Deconvoy, tmp_path: Path) 
 
 
 def test_mistakes_are_told(deconvoy: Deconvoy) -> None:
-    done = deconvoy("bench", "countdown", "--mode", "sequential")
+    done = deconvoy("bench", "countdown", "--mode", "joblib")
     assert done.returncode == 2
     assert done.stderr == (
-        "deconvoy: --mode and --size are for what is made of tasks, not for countdown\n"
+        "deconvoy: countdown has no mode joblib; there are sequential, thread, fork\n"
     )
     done = deconvoy("bench", "fib", "--runtime", "c", "--runs", "1")
     assert done.returncode == 2 and "only CPython has a program for it" in done.stderr

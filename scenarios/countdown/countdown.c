@@ -1,4 +1,4 @@
-/* Counts down, in one thread or split over several.
+/* Counts down, in one thread or split over several, or over processes.
  *
  * Source: slides 3 to 11 of Beazley's "In Search of the Perfect GIL". See README.md in this
  * folder. The counter is volatile, or the compiler would count for us. */
@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 static void *countdown(void *work)
 {
@@ -28,10 +30,11 @@ static double now(void)
 int main(int argc, char **argv)
 {
     int64_t work = 100000000;
-    int threaded = 0, workers = 1;
+    const char *mode = "sequential";
+    int workers = 1;
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--mode") == 0)
-            threaded = strcmp(argv[i + 1], "thread") == 0;
+            mode = argv[i + 1];
         else if (strcmp(argv[i], "--workers") == 0)
             workers = atoi(argv[i + 1]);
         else if (strcmp(argv[i], "--work") == 0)
@@ -40,10 +43,23 @@ int main(int argc, char **argv)
     if (workers < 1)
         return 2;
     double begun = now();
-    if (!threaded) {
+    int64_t part = work / workers;
+    if (strcmp(mode, "sequential") == 0) {
         countdown(&work);
+    } else if (strcmp(mode, "fork") == 0) {
+        for (int i = 0; i < workers; i++) {
+            pid_t child = fork();
+            if (child < 0)
+                return 1;
+            if (child == 0) {
+                countdown(&part);
+                _exit(0);
+            }
+        }
+        for (int i = 0, status; i < workers; i++)
+            if (wait(&status) < 0 || status != 0)
+                return 1;
     } else {
-        int64_t part = work / workers;
         pthread_t *threads = calloc((size_t)workers, sizeof *threads);
         for (int i = 0; i < workers; i++)
             if (pthread_create(&threads[i], NULL, countdown, &part) != 0)

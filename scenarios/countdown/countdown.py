@@ -1,4 +1,4 @@
-"""Counts down, in one thread or split over several.
+"""Counts down, in one thread or split over several, or over processes.
 
 Source: slides 3 to 11 of Beazley's "In Search of the Perfect GIL". Runs on any CPython from 2.7 on.
 See README.md in this folder.
@@ -7,6 +7,7 @@ from __future__ import print_function
 
 import argparse
 import json
+import os
 import sys
 import threading
 import time
@@ -19,9 +20,19 @@ def countdown(n):
         n -= 1
 
 
+def fork_all(workers, part):
+    for _ in range(workers):
+        if os.fork() == 0:
+            countdown(part)
+            os._exit(0)
+    for _ in range(workers):
+        _, status = os.wait()
+        assert status == 0, "a child failed"
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--mode", choices=["sequential", "thread"], default="sequential")
+    parser.add_argument("--mode", choices=["sequential", "thread", "fork"], default="sequential")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--work", type=int, default=100000000)
     parser.add_argument("--switch-interval", type=float, help="seconds")
@@ -32,6 +43,8 @@ def main():
     begun = clock()
     if args.mode == "sequential":
         countdown(args.work)
+    elif args.mode == "fork":
+        fork_all(args.workers, args.work // args.workers)
     else:
         part = args.work // args.workers
         threads = [threading.Thread(target=countdown, args=(part,)) for _ in range(args.workers)]

@@ -50,6 +50,7 @@ def spin(counts, place):
 
 def main():
     parser = argparse.ArgumentParser()
+    parser.add_argument("--mode", choices=["thread", "green"], default="thread")
     parser.add_argument("--workers", type=int, default=0, help="CPU-bound threads")
     parser.add_argument("--switch-interval", type=float, help="seconds")
     args = parser.parse_args()
@@ -60,6 +61,12 @@ def main():
     listener.bind(("127.0.0.1", 0))
     listener.listen(16)
     counts = [0] * args.workers
+    if args.mode == "green":
+        # Not for every CPython that this file is for.
+        import green
+
+        green.run(listener, counts)
+        return
 
     def start(target, name, *arguments):
         thread = threading.Thread(target=target, name=name, args=arguments)

@@ -12,10 +12,12 @@ from rich.console import Console
 
 from deconvoy import mixes, output
 from deconvoy.bench import runtimes, table, tasks
+from deconvoy.bench.languages import LANGUAGES
 from deconvoy.bench.mixed import MIX
 from deconvoy.bench.results import Result
 from deconvoy.bench.scenario import (
     DEFAULT,
+    TASK_MODES,
     TASKS,
     Case,
     Scenario,
@@ -38,9 +40,10 @@ def _cases(
     workers: tuple[int, ...],
     work: int,
     interval_s: float | None,
-    modes: tuple[str | None, ...],
+    modes: tuple[str, ...],
     sizes: tuple[int | None, ...],
 ) -> list[Case]:
+    """`modes`: those that were asked for; None: the scenario's, as far as the runtime has them."""
     cases = [
         Case(
             scenario.name,
@@ -53,10 +56,17 @@ def _cases(
         )
         for runtime in chosen
         for size in sizes
-        for mode in modes
+        for mode in modes or modes_of(scenario, runtime)
         for count in workers
     ]
     return list(dict.fromkeys(cases))
+
+
+def modes_of(scenario: Scenario, runtime: runtimes.Runtime) -> list[str | None]:
+    """Those that are tried if nothing is said. Programs of tasks say themselves what they lack."""
+    are_all = scenario.name in TASKS
+    known = ("sequential", *runtime.modes)
+    return [mode for mode in scenario.modes if are_all or mode is None or mode in known]
 
 
 def _pareto_cases(chosen: list[runtimes.Runtime], work: int) -> list[Case]:
@@ -67,7 +77,10 @@ def _pareto_cases(chosen: list[runtimes.Runtime], work: int) -> list[Case]:
             continue
         intervals = PARETO_INTERVALS_S if runtime.policy is None else (None,)
         for count in PARETO_WORKERS:
-            cases += [Case("messaging", runtime, count, work, interval) for interval in intervals]
+            cases += [
+                Case("messaging", runtime, count, work, interval, "thread")
+                for interval in intervals
+            ]
     return cases
 
 
@@ -79,7 +92,9 @@ def _default_runtimes(quick: bool, pareto: bool, with_policies: bool) -> list[st
             return [mine]
         policies = ("adaptive",) if quick else ("adaptive", "priority", "timeout")
         return [mine, *(f"{mine}+{policy}" for policy in policies)]
-    return ["c", "cpython*", "cpython*+adaptive", "cpython*+priority", "cpython*+timeout"]
+    policies = ("adaptive", "priority", "timeout")
+    others = [language.name for language in LANGUAGES if language.name != "c"]
+    return ["c", "cpython*", *(f"cpython*+{policy}" for policy in policies), *others]
 
 
 def show(result: Result, console: Console, pareto: bool) -> None:
@@ -129,6 +144,7 @@ def to_json(result: Result) -> str:
 EXAMPLES = """\b
 Examples:
   deconvoy bench messaging --runtime 'cpython3.11*' --workers 0,1,2
+  deconvoy bench countdown --runtime c --runtime ruby --runtime java --workers 2,4
   deconvoy bench kmeans trees --mode sequential --mode thread --mode future-fork
   deconvoy bench granularity granularity-c
   deconvoy bench mix:web --runtime lab:adaptive --runtime sim:timeout@8
@@ -153,18 +169,20 @@ Results go to deconvoy-bench-*.json in the current folder, or to -o."""
     "patterns",
     multiple=True,
     metavar="NAME",
-    help="What runs it: c, cpython3.11, 'cpython*+adaptive', cpython3.11+timeout:interval=1ms, "
-    "lab:timer:10ms, sim:adaptive@8, sim:mutex@8/2010; traced meanwhile, "
-    "cpython3.11+adaptive+trace. Can be given again. "
-    "Default: c and every CPython found, stock and under each policy; for tasks, this Python.",
+    help="What runs it: c, pypy, ruby, perl, tcl, sbcl, java, go, node; cpython3.11, "
+    "'cpython*+adaptive', cpython3.11+timeout:interval=1ms, lab:timer:10ms, sim:adaptive@8, "
+    "sim:mutex@8/2010; traced meanwhile, cpython3.11+adaptive+trace. Can be given again. "
+    "Default: all languages found, every CPython stock and under each policy; for tasks, this "
+    "Python.",
 )
-@click.option("--workers", type=Counts(0, 1000), help="Threads, as a list. Default: by scenario.")
+@click.option("--workers", type=Counts(0, 1000), help="As a list. Default: by scenario.")
 @click.option(
     "--mode",
     "modes",
     multiple=True,
     type=click.Choice(MODES),
-    help="How tasks are run. Can be given again. Default: all but future-dask.",
+    help="How the work is spread. Can be given again. Default: all that the scenario and the "
+    "runtime have, but for future-dask.",
 )
 @click.option(
     "--size",
@@ -244,8 +262,11 @@ def bench(
             "a workload says itself how many threads there are: no --workers, no --work"
         )
     others = sorted({one.name for one in scenarios} - TASKS.keys())
-    if others and (modes or sizes):
-        raise UserError(f"--mode and --size are for what is made of tasks, not for {others[0]}")
+    for one in scenarios:
+        known = TASK_MODES if one.name in TASKS else one.modes
+        if unknown := [mode for mode in modes if mode not in known]:
+            have = ", ".join(filter(None, known)) or "none"
+            raise UserError(f"{one.name} has no mode {unknown[0]}; there are {have}")
     unsized = [one.name for one in scenarios if one.sizes == (None,)]
     if sizes and unsized:
         raise UserError(f"tasks of {unsized[0]} have one size: leave out --size, or the scenario")
@@ -263,8 +284,8 @@ def bench(
             cases += _pareto_cases(chosen, amount)
         else:
             counts = workers or scenario.workers
-            of_tasks = modes or scenario.modes, sizes or scenario.sizes
-            cases += _cases(scenario, chosen, counts, amount, interval_s, *of_tasks)
+            grains = sizes or scenario.sizes
+            cases += _cases(scenario, chosen, counts, amount, interval_s, modes, grains)
     if interval_s is not None and not any(one.python for one in chosen):
         raise UserError("--switch-interval is of CPython's, and no runtime here is one")
     if not cases:

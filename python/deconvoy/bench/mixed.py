@@ -17,6 +17,7 @@ from deconvoy.bench.process import RunFailed, run_to_end
 from deconvoy.bench.runtimes import Runtime
 from deconvoy.bench.simulated import Simulation
 from deconvoy.bench.stats import jain
+from deconvoy.crashes import noted
 from deconvoy.errors import UserError
 
 # Before the name of a workload, or its file.
@@ -92,13 +93,11 @@ def simulate(
     """One run in the simulator, its trace in `folder`. `again`: the command that repeats it."""
     trace = folder / f"{os.getpid()}-{time.time_ns() // 1000}.trace"
     try:
-        outcome = simulation.run(text, seed, trace, again)
+        # If a rule of the simulator's is broken.
+        with noted(f"to repeat it: {again}"):
+            outcome = simulation.run(text, seed, trace, again)
     except (ValueError, OSError) as error:
         raise RunFailed(str(error)) from error
-    except BaseException as error:
-        # A rule of the simulator's was broken, which Rust tells by a panic.
-        error.add_note(f"to repeat it: {again}")
-        raise
     return {"elapsed_s": outcome["elapsed_ns"] / 1e9}
 
 

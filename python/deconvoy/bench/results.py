@@ -11,7 +11,7 @@ from deconvoy.errors import UserError
 from deconvoy.files import write_whole
 
 # Raised with every change of the layout; `load` brings older files up to it.
-VERSION = 2
+VERSION = 3
 
 
 @dataclass
@@ -26,7 +26,7 @@ class Run:
     foreign_cores: float
     quiet: bool
     switch_interval_s: float | None = None
-    # Of scenarios that are made of tasks: how these are run, and how large they are.
+    # How the work is spread, and of tasks how large they are.
     mode: str | None = None
     size: int | None = None
 
@@ -69,9 +69,18 @@ def load(path: Path) -> Result:
             f"{path}: written by a newer deconvoy (format {data['version']}; "
             f"this one reads up to {VERSION}): update deconvoy"
         )
-    data["version"] = VERSION
+    version, data["version"] = data["version"], VERSION
     try:
+        for run in data["runs"] if version < 3 else []:
+            bring_up(run)
         data["runs"] = [Run(**run) for run in data["runs"]]
         return Result(**data)
-    except TypeError as error:
+    except (AttributeError, TypeError) as error:
         raise UserError(f"{path}: damaged: {error}") from error
+
+
+def bring_up(run: dict[str, Any]) -> None:
+    """Before version 3 only tasks had a mode."""
+    if run.get("mode") is None and run.get("scenario") in ("countdown", "messaging"):
+        is_one = run["scenario"] == "countdown" and run.get("workers") == 1
+        run["mode"] = "sequential" if is_one else "thread"

@@ -1,13 +1,10 @@
-"""What can run a scenario on this machine: C, every CPython with or without a policy, the lab, the
-simulator."""
+"""What can run a scenario on this machine: every CPython with or without a policy, other languages,
+the lab, the simulator."""
 
 from __future__ import annotations
 
 import fnmatch
-import hashlib
 import os
-import shutil
-import subprocess
 import sys
 import sysconfig
 import tempfile
@@ -19,6 +16,9 @@ from pathlib import Path
 
 from deconvoy import preload
 from deconvoy._native import check_lab
+from deconvoy.bench import languages
+from deconvoy.bench.languages import Installed
+from deconvoy.bench.process import RunFailed
 from deconvoy.bench.simulated import SIM, Simulation
 from deconvoy.bench.simulated import parse as parse_simulation
 from deconvoy.errors import UserError
@@ -35,8 +35,8 @@ SCENARIOS = Path(__file__).parent.parent / "scenarios"
 
 @dataclass(frozen=True)
 class Runtime:
-    """Something that runs a scenario: `c`, `cpython3.11`, `cpython3.11+adaptive`, `lab:adaptive`,
-    `sim:adaptive@8`, and traced meanwhile, `cpython3.11+adaptive+trace`."""
+    """Something that runs a scenario: `c`, `ruby3.1`, `cpython3.11`, `cpython3.11+adaptive`,
+    `lab:adaptive`, `sim:adaptive@8`, and traced meanwhile, `cpython3.11+adaptive+trace`."""
 
     name: str
     description: str
@@ -44,6 +44,8 @@ class Runtime:
     policy: str | None = None
     lab: str | None = None
     simulation: Simulation | None = None
+    # A language other than CPython's.
+    installed: Installed | None = None
     traced: bool = False
     # Why neither a policy nor a trace can be had of it.
     why_not: str | None = None
@@ -51,13 +53,30 @@ class Runtime:
     traces: Path | None = None
 
     def command(self, scenario: str, program: str) -> list[str]:
-        """The command of a scenario's program, without its arguments."""
+        """The command of a scenario's program, without its arguments.
+
+        Raises RunFailed where there is no such program, or it does not compile.
+        """
         if self.lab is not None:
             command = [sys.executable, "-m", "deconvoy.lab", program, "--lock", self.lab]
             return [*command, "--trace", str(self.trace_folder())] if self.traced else command
-        if self.python is None:
-            return [str(compiled(scenario, program))]
+        if self.installed is not None:
+            source = SCENARIOS / scenario / self.installed.language.file_name(program)
+            if not source.exists():
+                raise RunFailed(f"no program in {self.installed.language.name}")
+            return languages.command(self.installed, source)
+        assert self.python is not None
         return [self.python, str(SCENARIOS / scenario / f"{program}.py")]
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """How it can spread work, beside `sequential`."""
+        if self.installed is not None:
+            return self.installed.language.modes
+        if self.lab is not None or self.simulation is not None:
+            return ("thread",)
+        # A policy has nothing to do where one thread runs all.
+        return ("thread", "fork") if self.policy or self.traced else ("thread", "fork", "green")
 
     def trace_folder(self) -> Path:
         return self.traces or _traces()
@@ -84,32 +103,6 @@ def _traces() -> Path:
     for trace in folder.iterdir():
         trace.unlink()
     return folder
-
-
-def compiled(scenario: str, program: str) -> Path:
-    """A scenario's C program, compiled once for its text.
-
-    Raises UserError when there is no C compiler or the program does not compile.
-    """
-    source = SCENARIOS / scenario / f"{program}.c"
-    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    binaries = base / "deconvoy" / "bench"
-    binary = binaries / f"{scenario}-{program}-{digest}"
-    if binary.exists():
-        return binary
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        raise UserError("no C compiler for the runtime c: install gcc, or leave it out")
-    binaries.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=binaries) as folder:
-        made = Path(folder) / "program"
-        command = [compiler, "-O2", "-pthread", "-o", str(made), str(source)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise UserError(f"{source.name} does not compile: {done.stderr.splitlines()[:1]}")
-        os.replace(made, binary)
-    return binary
 
 
 @contextmanager
@@ -151,20 +144,22 @@ def _cpython(interpreter: Interpreter, name: str, policy: str | None, traced: bo
     )
 
 
-def available() -> tuple[dict[str, Interpreter | None], dict[str, str]]:
+def available() -> tuple[dict[str, Interpreter | Installed], dict[str, str]]:
     """The runtimes found, by name without a policy, and those skipped, with the reason.
 
     Of several CPythons of one minor version the one with the lowest patch level counts.
     """
-    found: dict[str, Interpreter | None] = {}
-    skipped: dict[str, str] = {}
-    if shutil.which("cc") or shutil.which("gcc") or shutil.which("clang"):
-        found["c"] = None
-    else:
-        skipped["c"] = "no C compiler: apt-get install gcc"
+    others, skipped = languages.installed()
+    found: dict[str, Interpreter | Installed] = {}
     for interpreter in find_interpreters():
         found.setdefault(f"cpython{interpreter.short_version}", interpreter)
-    return found, skipped
+    return found | others, dict(skipped)
+
+
+def _names(pattern: str, found: dict[str, Interpreter | Installed]) -> list[str]:
+    """Those that a pattern names; a language alone names all its versions."""
+    names = [name for name in found if fnmatch.fnmatchcase(name, pattern)]
+    return names or [name for name in found if name.rstrip("0123456789.t") == pattern]
 
 
 def _lab(name: str) -> Runtime:
@@ -184,7 +179,7 @@ def _simulated(name: str) -> Runtime:
 
 
 def choose(patterns: list[str], traces: Path | None = None) -> tuple[list[Runtime], dict[str, str]]:
-    """The runtimes that the patterns name, in their order: `c`, `cpython3.11`, `cpython*+adaptive`,
+    """The runtimes that the patterns name, in their order: `c`, `ruby`, `cpython*+adaptive`,
     `cpython3.11+timeout:interval=1ms`, `cpython3.11+stock+trace`, `lab:timer:10ms`,
     `sim:timer:10ms@8`. A policy is only put under a
     CPython that it can serve. `traces`: a folder to keep traces in.
@@ -205,7 +200,7 @@ def choose(patterns: list[str], traces: Path | None = None) -> tuple[list[Runtim
         traced = policy != rest
         if rest:
             preload.check_policy(policy)
-        names = [name for name in found if fnmatch.fnmatchcase(name, base)]
+        names = _names(base, found)
         if not names and base in skipped:
             continue
         if not names:
@@ -213,11 +208,14 @@ def choose(patterns: list[str], traces: Path | None = None) -> tuple[list[Runtim
             raise UserError(f"no runtime {base!r} on this machine; there are {have}")
         for name in names:
             interpreter = found[name]
-            if interpreter is None:
-                if not policy:
-                    chosen["c"] = Runtime("c", "compiled with cc -O2")
-                continue
             full_name = f"{name}+{rest}" if rest else name
+            if isinstance(interpreter, Installed):
+                if rest:
+                    skipped[full_name] = "only a CPython can have a policy or be traced"
+                else:
+                    what = f"{interpreter.full}, {interpreter.command}"
+                    chosen[name] = Runtime(name, what, installed=interpreter)
+                continue
             if rest and interpreter.why_not:
                 skipped[full_name] = interpreter.why_not
                 continue

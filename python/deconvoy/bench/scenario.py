@@ -16,6 +16,7 @@ from deconvoy.bench.process import RunFailed, Server, run_to_end, switches
 from deconvoy.bench.runtimes import SCENARIOS, Runtime, companions
 from deconvoy.bench.stats import jain
 from deconvoy.bench.summary import MODES
+from deconvoy.crashes import noted
 from deconvoy.errors import UserError
 
 # A server's threads run this long before anything is measured, in seconds.
@@ -64,13 +65,11 @@ def _simulate(run: Callable[..., dict[str, Any]], case: Case, seed: int) -> dict
         trace = runtime.trace_folder() / f"{os.getpid()}-{time.time_ns() // 1000}.trace"
     again = simulated.repeat_command(case.scenario, runtime.name, case.workers, case.work, seed)
     try:
-        return run(runtime.simulation, case.workers, case.work, seed, trace, again)
+        # If a rule of the simulator's is broken.
+        with noted(f"to repeat it: {again}"):
+            return run(runtime.simulation, case.workers, case.work, seed, trace, again)
     except (ValueError, OSError) as error:
         raise RunFailed(str(error)) from error
-    except BaseException as error:
-        # A rule of the simulator's was broken, which Rust tells by a panic.
-        error.add_note(f"to repeat it: {again}")
-        raise
 
 
 def run_messaging(seed: int, case: Case) -> dict[str, Any]:
@@ -84,6 +83,8 @@ def run_messaging(seed: int, case: Case) -> dict[str, Any]:
     if case.runtime.simulation is not None:
         return _simulate(simulated.messaging, case, seed)
     command = case.runtime.command("messaging", "server") + _arguments(case)
+    if case.runtime.lab is None and case.mode is not None:
+        command += ["--mode", case.mode]
     client = [sys.executable, str(SCENARIOS / "messaging" / "client.py")]
     values: dict[str, Any] = {}
     with Server(command, case.runtime.environment()) as server:
@@ -146,11 +147,11 @@ def run_tasks(seed: int, case: Case) -> dict[str, Any]:
 
 
 def run_countdown(seed: int, case: Case) -> dict[str, Any]:
-    """One run of `countdown`; one worker counts in the main thread. Yields `elapsed_s` and the
-    kernel's accounting."""
+    """One run of `countdown`; without a mode, one worker counts in the main thread. Yields
+    `elapsed_s` and the kernel's accounting."""
     if case.runtime.simulation is not None:
         return _simulate(simulated.countdown, case, seed)
-    mode = "sequential" if case.workers <= 1 else "thread"
+    mode = case.mode or ("sequential" if case.workers <= 1 else "thread")
     command = case.runtime.command("countdown", "countdown") + _arguments(case)
     command += ["--mode", mode, "--work", str(case.work)]
     return run_to_end(command, case.runtime.environment())
@@ -188,6 +189,8 @@ TASKS: dict[str, tuple[str, list[str]]] = {
     "granularity-c": ("granularity", ["--digest", "1"]),
 }
 
+TASK_MODES = tuple(mode for mode in MODES if mode != "green")
+
 # Of a task, in microseconds.
 GRAINS = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000)
 
@@ -197,7 +200,7 @@ def _tasks(
     title: str,
     work: int,
     quick_work: int,
-    modes: tuple[str, ...] = MODES[:-1],
+    modes: tuple[str, ...] = TASK_MODES[:-1],
     sizes: tuple[int | None, ...] = (None,),
 ) -> Scenario:
     return Scenario(name, title, run_tasks, work, quick_work, (2,), modes, sizes)
@@ -211,6 +214,7 @@ SCENARIO_LIST = (
         work=1000,
         quick_work=200,
         workers=(0, 1),
+        modes=("thread", "green"),
     ),
     Scenario(
         "countdown",
@@ -218,7 +222,8 @@ SCENARIO_LIST = (
         run_countdown,
         work=100_000_000,
         quick_work=20_000_000,
-        workers=(1, 2),
+        workers=(2,),
+        modes=("sequential", "thread", "fork"),
     ),
     _tasks("fib", "a Fibonacci number, again and again", 20_000, 1000, sizes=(16,)),
     _tasks("kmeans", "groups of images", 10, 3),
@@ -226,8 +231,8 @@ SCENARIO_LIST = (
     _tasks("knn", "nearest neighbours of images", 120, 40),
     _tasks("knn-numpy", "nearest neighbours of images, by NumPy", 120, 40),
     _tasks("trees", "cyclic garbage", 300, 50, sizes=(11,)),
-    _tasks("granularity", "the smallest task worth a future", 0, 0, MODES[1:-1], GRAINS),
-    _tasks("granularity-c", "the same, without the GIL", 0, 0, MODES[1:-1], GRAINS),
+    _tasks("granularity", "the smallest task worth a future", 0, 0, TASK_MODES[1:-1], GRAINS),
+    _tasks("granularity-c", "the same, without the GIL", 0, 0, TASK_MODES[1:-1], GRAINS),
 )
 
 # What is run if nothing is named.

@@ -9,9 +9,9 @@ from typing import Any
 from deconvoy.bench.results import Result, Run
 from deconvoy.bench.stats import Estimate, estimate, quantile
 
-# How tasks are run, in the order in which that is shown.
+# How work is spread, in the order in which that is shown.
 MODES = (
-    *("sequential", "thread", "fork", "joblib"),
+    *("sequential", "thread", "fork", "green", "joblib"),
     *("future-thread", "future-fork", "future-dask"),
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from importlib import resources
 from typing import Any
 
@@ -25,7 +26,7 @@ threads keep: what the CPU-bound threads count beside the client, of what they c
   can be above 100 %. Jain: how even their shares are; 1: equal.""",
     "countdown": """\
 over sequential: the time, of the time of one thread for the same count; ~ the intervals
-  overlap.""",
+  overlap. switches: of the program, and of its processes in mode fork.""",
     "mix": """\
 wait: of the threads named io, for the lock, at each acquisition. keep: the share of the time that
   the others leave in which those named cpu have the lock; without such threads, of all time in
@@ -72,6 +73,10 @@ def _ratio(cell: Cell, base: Cell | None, name: str) -> str:
     return f"{mark}{ours.median / theirs.median:.3f}x"
 
 
+def _stock(key: Key) -> Key:
+    return replace(key, runtime=key.runtime.partition("+")[0], switch_interval_s=None)
+
+
 def messaging_table(result: Result) -> Table:
     """A line a cell; ratios are to the same runtime's server alone."""
     found = cells(result)
@@ -80,12 +85,15 @@ def messaging_table(result: Result) -> Table:
         *("threads keep", "of stock's", "Jain", "switches"),
     )
     title = "messaging: medians, [95 % interval]"
-    table = output.table("runtime", *numbers, title=title, numbers=numbers)
+    # Only where there are several.
+    has_modes = len({key.mode for key in found if key.scenario == "messaging"}) > 1
+    heads = ("mode",) * has_modes
+    table = output.table("runtime", *heads, *numbers, title=title, numbers=numbers)
     for key, cell in found.items():
         if key.scenario != "messaging":
             continue
-        alone = found.get(Key("messaging", key.runtime, 0, key.switch_interval_s))
-        stock = found.get(Key("messaging", key.runtime.partition("+")[0], key.workers, None))
+        alone = found.get(replace(key, workers=0))
+        stock = found.get(_stock(key))
         beside, of = cell.median("beside_per_s"), stock and stock.median("beside_per_s")
         changes = (cell.median("voluntary_switches") or 0) + (
             cell.median("involuntary_switches") or 0
@@ -98,6 +106,7 @@ def messaging_table(result: Result) -> Table:
             total = f"{answered:.0f} of {asked:.0f} in {cell.median('elapsed_s'):.0f}"
         table.add_row(
             _name(key),
+            *(str(key.mode),) * has_modes,
             str(key.workers),
             total,
             "" if gave_up else _ratio(cell, alone, "elapsed_s"),
@@ -113,18 +122,19 @@ def messaging_table(result: Result) -> Table:
 
 def countdown_table(result: Result) -> Table:
     found = cells(result)
-    numbers = ("threads", "elapsed s", "over sequential", "user s", "switches")
+    numbers = ("workers", "elapsed s", "over sequential", "user s", "switches")
     title = "countdown: medians, [95 % interval]"
-    table = output.table("runtime", *numbers, title=title, numbers=numbers)
+    table = output.table("runtime", "mode", *numbers, title=title, numbers=numbers)
     for key, cell in found.items():
         if key.scenario != "countdown":
             continue
-        one = found.get(Key("countdown", key.runtime, 1, key.switch_interval_s))
+        one = found.get(replace(key, workers=1, mode="sequential"))
         changes = (cell.median("voluntary_switches") or 0) + (
             cell.median("involuntary_switches") or 0
         )
         table.add_row(
             _name(key),
+            str(key.mode),
             str(key.workers),
             seconds(cell.estimates.get("elapsed_s")),
             _ratio(cell, one, "elapsed_s"),
@@ -170,7 +180,7 @@ def pareto_table(result: Result) -> Table:
         key = cell.key
         if not key.workers or "beside_per_s" not in cell.estimates:
             continue
-        stock = found.get(Key("messaging", key.runtime.partition("+")[0], key.workers, None))
+        stock = found.get(_stock(key))
         beside, of = cell.median("beside_per_s"), stock and stock.median("beside_per_s")
         verdicts = []
         for latency in ("p50_ns", "p99_ns"):

@@ -1,0 +1,204 @@
+"""Languages beside CPython: what runs their programs on this machine, and how these are prepared.
+
+A program that has to be compiled is compiled once for its text and its compiler.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from deconvoy.bench.process import RunFailed
+
+# A command that says its version is waited for so long, in seconds.
+VERSION_LIMIT_S = 20.0
+
+# Compiles a source, by a command, into a folder; the command that runs it is returned.
+Compile = Callable[[str, Path, Path], list[str]]
+
+
+@dataclass(frozen=True)
+class Language:
+    """One that scenarios have programs in.
+
+    `name`: also of its runtimes, with the version behind it. `commands`: what runs or compiles a
+    program; the first that is found. `package`: Debian's that brings it. `version`: arguments with
+    which it says its version, and `pattern` where in that this is. `modes`: how its programs can
+    spread their work, beside `sequential`.
+    """
+
+    name: str
+    suffix: str
+    commands: tuple[str, ...]
+    package: str
+    version: tuple[str, ...]
+    pattern: str
+    modes: tuple[str, ...]
+    compile: Compile | None = None
+
+    def file_name(self, program: str) -> str:
+        # A class of Java is called as its file.
+        return f"{program.capitalize() if self.name == 'java' else program}{self.suffix}"
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A language on this machine. `version`: as short as its runtimes are told apart by; `full`: as
+    it says itself."""
+
+    language: Language
+    command: str
+    version: str
+    full: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.language.name}{self.version}"
+
+
+def compile_c(command: str, source: Path, folder: Path) -> list[str]:
+    run(source, [command, "-O2", "-pthread", "-o", str(folder / "program"), str(source)])
+    return [str(folder / "program")]
+
+
+def compile_go(command: str, source: Path, folder: Path) -> list[str]:
+    # Nothing is fetched: the programs need no module, and no other version of Go.
+    environment = os.environ | {"GO111MODULE": "off", "GOTOOLCHAIN": "local"}
+    run(source, [command, "build", "-o", str(folder / "program"), str(source)], environment)
+    return [str(folder / "program")]
+
+
+def compile_java(command: str, source: Path, folder: Path) -> list[str]:
+    java = Path(command).with_name("java")
+    run(source, [command, "-d", str(folder), str(source)])
+    return [str(java), "-cp", str(folder), source.stem]
+
+
+def compile_lisp(command: str, source: Path, folder: Path) -> list[str]:
+    image = folder / "program"
+    save = f'(save-lisp-and-die "{image}" :executable t :toplevel #\'main :save-runtime-options t)'
+    options = ["--noinform", "--no-userinit", "--non-interactive"]
+    run(source, [command, *options, "--load", str(source), "--eval", save])
+    return [str(image)]
+
+
+def run(source: Path, command: list[str], environment: dict[str, str] | None = None) -> None:
+    """Raises RunFailed with the first error that it tells of, when it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode != 0:
+        said = (done.stderr.strip() or done.stdout.strip()).splitlines() or ["it does not say why"]
+        why = next((line for line in said if "error" in line.lower()), said[0])
+        raise RunFailed(f"{source.name} does not compile: {why}")
+
+
+LANGUAGES = (
+    Language(
+        "c", ".c", ("cc", "gcc", "clang"), "gcc", ("-dumpversion",), r"^(\d+)", ("thread", "fork"),
+        compile_c,
+    ),
+    Language(
+        "pypy", ".py", ("pypy3",), "pypy3", ("--version",), r"Python (\d+\.\d+)",
+        ("thread", "fork", "green"),
+    ),
+    Language(
+        "ruby", ".rb", ("ruby",), "ruby", ("--version",), r"ruby (\d+\.\d+)",
+        ("thread", "fork", "green"),
+    ),
+    Language(
+        "perl", ".pl", ("perl",), "perl", ("-e", "printf 'v%vd', $^V"), r"v(\d+\.\d+)",
+        ("thread", "fork"),
+    ),
+    Language("tcl", ".tcl", ("tclsh",), "tcl", (), r"(\d+\.\d+)", ("thread",)),
+    Language(
+        "sbcl", ".lisp", ("sbcl",), "sbcl", ("--version",), r"SBCL (\d+\.\d+)", ("thread", "fork"),
+        compile_lisp,
+    ),
+    Language(
+        "java", ".java", ("javac",), "default-jdk-headless", ("-version",), r"javac (\d+)",
+        ("thread",), compile_java,
+    ),
+    Language(
+        "go", ".go", ("go",), "golang-go", ("version",), r"go(\d+\.\d+)", ("thread", "green"),
+        compile_go,
+    ),
+    Language("node", ".js", ("node",), "nodejs", ("--version",), r"v(\d+)", ("thread",)),
+)  # fmt: skip
+
+
+@cache
+def installed() -> tuple[dict[str, Installed], dict[str, str]]:
+    """The languages of this machine, by the name of their runtimes, and why others are not."""
+    found: dict[str, Installed] = {}
+    missing: dict[str, str] = {}
+    for language in LANGUAGES:
+        command = next(filter(None, map(shutil.which, language.commands)), None)
+        if command is None:
+            missing[language.name] = f"not installed: apt-get install {language.package}"
+            continue
+        one = inspect(language, command)
+        found[one.name] = one
+    return found, missing
+
+
+def inspect(language: Language, command: str) -> Installed:
+    # Tcl says its version only to a program.
+    asked = "puts [info patchlevel]\n" if language.name == "tcl" else ""
+    try:
+        done = subprocess.run(
+            [command, *language.version],
+            input=asked,
+            capture_output=True,
+            text=True,
+            timeout=VERSION_LIMIT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        said = ""
+    else:
+        said = (done.stdout or done.stderr).strip()
+    version = re.search(language.pattern, said)
+    # There is one C compiler, and its version is no runtime's.
+    short = version.group(1) if version and language.name != "c" else ""
+    return Installed(language, command, short, said.splitlines()[0] if said else "version unknown")
+
+
+def command(one: Installed, source: Path) -> list[str]:
+    """What runs a program, without its arguments; compiled first where that has to be.
+
+    Raises RunFailed when it does not compile.
+    """
+    compile = one.language.compile
+    return [one.command, str(source)] if compile is None else _compiled(one, source)
+
+
+@cache
+def _compiled(one: Installed, source: Path) -> list[str]:
+    compile = one.language.compile
+    assert compile is not None
+    text = source.read_bytes() + f"{one.full} {one.command} {compile.__code__.co_code!r}".encode()
+    digest = hashlib.sha256(text).hexdigest()[:16]
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    programs = base / "deconvoy" / "bench"
+    folder = programs / f"{source.parent.name}-{source.stem}-{one.language.name}-{digest}"
+    written = folder / "command"
+    if not written.exists():
+        programs.mkdir(parents=True, exist_ok=True)
+        made = tempfile.mkdtemp(dir=programs)
+        try:
+            ran = compile(one.command, source, Path(made))
+            Path(made, "command").write_text("\0".join(ran).replace(made, str(folder)))
+            with contextlib.suppress(OSError):
+                # Another process may have been quicker.
+                os.rename(made, folder)
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+    return written.read_text().split("\0")

@@ -1,0 +1,34 @@
+# Counts down, in one thread or split over several, or over processes.
+#
+# Source: slides 3 to 11 of Beazley's "In Search of the Perfect GIL". See README.md in this folder.
+require "json"
+require "optparse"
+
+def clock
+  Process.clock_gettime(Process::CLOCK_MONOTONIC)
+end
+
+def countdown(n)
+  n -= 1 while n > 0
+end
+
+args = { mode: "sequential", workers: 1, work: 100_000_000 }
+OptionParser.new do |options|
+  options.on("--mode MODE", %w[sequential thread fork])
+  options.on("--workers N", Integer)
+  options.on("--work COUNT", Integer)
+end.parse!(into: args)
+
+part = args[:work] / args[:workers]
+begun = clock
+case args[:mode]
+when "sequential"
+  countdown(args[:work])
+when "thread"
+  Array.new(args[:workers]) { Thread.new { countdown(part) } }.each(&:join)
+when "fork"
+  args[:workers].times { fork { countdown(part) } }
+  ended = Process.waitall
+  abort "a child failed" unless ended.all? { |_, status| status.success? }
+end
+puts JSON.generate(elapsed_s: clock - begun)

@@ -1,0 +1,210 @@
+"""Programs of scenarios in every language that this machine has, and how they are run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from commandline import Deconvoy
+from deconvoy.bench import languages, process, runtimes
+from deconvoy.bench.languages import LANGUAGES, Installed
+from deconvoy.bench.process import RunFailed, Server, run_to_end
+from deconvoy.bench.results import VERSION, Result, Run, load
+from deconvoy.bench.runtimes import SCENARIOS, Runtime, choose
+from deconvoy.bench.scenario import scenario_named
+from deconvoy.errors import UserError
+
+# Of countdown and messaging: this Python, and all others.
+PYTHON = Runtime("cpython", "", python=sys.executable)
+NAMES = ["cpython", *(language.name for language in LANGUAGES)]
+
+CLIENT = SCENARIOS / "messaging" / "client.py"
+
+
+def runtime(name: str) -> Runtime:
+    if name == "cpython":
+        return PYTHON
+    found, missing = languages.installed()
+    if name in missing:
+        pytest.skip(f"{name}: {missing[name]}")
+    one = next(one for one in found.values() if one.language.name == name)
+    return Runtime(one.name, one.full, installed=one)
+
+
+@pytest.mark.parametrize("mode", ["sequential", "thread", "fork"])
+@pytest.mark.parametrize("name", NAMES)
+def test_each_counts_down(name: str, mode: str) -> None:
+    one = runtime(name)
+    if mode not in ("sequential", *one.modes):
+        pytest.skip(f"{name} has no {mode}")
+    workers = 1 if mode == "sequential" else 3
+    options = ["--mode", mode, "--workers", str(workers), "--work", "30000"]
+    said = run_to_end(one.command("countdown", "countdown") + options, one.environment())
+    assert 0 < said["elapsed_s"] < process.TIME_LIMIT_S
+    if mode == "fork":
+        # Each child's pages count.
+        assert said["minor_faults"] > 0
+
+
+@pytest.mark.parametrize("mode", ["thread", "green"])
+@pytest.mark.parametrize("name", NAMES)
+def test_each_echoes_beside_what_computes(name: str, mode: str) -> None:
+    one = runtime(name)
+    if name == "node":
+        pytest.skip("node has no server")
+    if mode not in one.modes:
+        pytest.skip(f"{name} has no {mode}")
+    options = ["--mode", mode, "--workers", "2"]
+    with Server(one.command("messaging", "server") + options, one.environment()) as server:
+        before = server.mark()
+        client = [sys.executable, str(CLIENT), "--port", str(server.port), "--limit", "60"]
+        # More than one message, and one that takes several calls to be read.
+        said = run_to_end([*client, "--work", "3", "--size", "300000"], one.environment())
+        deadline = time.monotonic() + process.ANSWER_LIMIT_S
+        while not all(now > then for now, then in counted(server, before["counts"])):
+            assert time.monotonic() < deadline
+        usage = server.stop()
+    assert len(said["latency_ns"]) == 3
+    assert usage["user_s"] > 0
+
+
+def counted(server: Server, before: list[int]) -> list[tuple[int, int]]:
+    after = server.mark()
+    assert len(after["counts"]) == 2
+    return list(zip(after["counts"], before, strict=True))
+
+
+def test_what_a_program_lacks_is_told() -> None:
+    perl = runtime("perl")
+    command = perl.command("messaging", "server")
+    with pytest.raises(RunFailed, match="green threads"):
+        Server([*command, "--mode", "green"], perl.environment())
+    node = runtime("node")
+    with pytest.raises(RunFailed, match="no program in node"):
+        node.command("messaging", "server")
+
+
+def made(tmp_path: Path, name: str, text: str) -> Installed:
+    """A command that says it is of this version, and a program beside it."""
+    language = next(one for one in LANGUAGES if one.name == name)
+    (tmp_path / language.file_name("program")).write_text(text)
+    found, missing = languages.installed()
+    if name in missing:
+        pytest.skip(f"{name}: {missing[name]}")
+    return next(one for one in found.values() if one.language.name == name)
+
+
+def test_what_does_not_compile_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    one = made(tmp_path, "c", "int main(void) { return nothing; }\n")
+    with pytest.raises(RunFailed, match=r"program\.c does not compile: .*nothing"):
+        languages.command(one, tmp_path / "program.c")
+    assert not list(tmp_path.glob("deconvoy/bench/*"))
+
+
+def test_it_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    one = made(tmp_path, "c", "int main(void) { return 0; }\n")
+    first = languages.command(one, tmp_path / "program.c")
+    before = os.stat(first[0])
+    languages._compiled.cache_clear()
+    assert languages.command(one, tmp_path / "program.c") == first
+    assert os.stat(first[0]) == before
+    assert run(first) == 0
+
+
+def run(command: list[str]) -> int:
+    return subprocess.run(command, check=False).returncode
+
+
+def python(text: str) -> list[str]:
+    return [sys.executable, "-c", text]
+
+
+def test_a_program_that_hangs_is_ended_with_what_it_has_begun(tmp_path: Path) -> None:
+    left = tmp_path / "pid"
+    hangs = f"""
+import subprocess, sys, time
+child = subprocess.Popen(["sleep", "1000"])
+open({str(left)!r}, "w").write(str(child.pid))
+print("begun", file=sys.stderr, flush=True)
+time.sleep(1000)
+"""
+    with pytest.raises(RunFailed, match="took longer than 2 s; it said last: begun"):
+        run_to_end(python(hangs), dict(os.environ), limit_s=2)
+    pid = int(left.read_text())
+    deadline = time.monotonic() + 60
+    while is_alive(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("print('garbage')", "printed 'garbage', not a JSON object"),
+        ("raise ValueError('five', 5)", r"exit status 1; it said last: .*'five', 5"),
+        ("import os; os.abort()", "ended by signal 6"),
+        ("print(1); import sys; sys.exit(2)", "exit status 2; it said last: 1"),
+        ('print(\'{"lacks": "all"}\'); import sys; sys.exit(3)', "^all$"),
+    ],
+)
+def test_a_program_that_fails_is_told_with_its_last_words(text: str, says: str) -> None:
+    with pytest.raises(RunFailed, match=says):
+        run_to_end(python(text), dict(os.environ))
+
+
+def test_a_server_that_fails_is_told() -> None:
+    with pytest.raises(RunFailed, match=r"exit status 1; it said last: .*no port"):
+        Server(python("raise SystemExit('no port')"), dict(os.environ))
+
+
+def test_a_language_alone_names_all_of_its_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    ruby = next(one for one in LANGUAGES if one.name == "ruby")
+    several = {f"ruby3.{n}": Installed(ruby, f"ruby3.{n}", f"3.{n}", "ruby") for n in (1, 3)}
+    missing = {"perl": "not installed: apt-get install perl"}
+    monkeypatch.setattr(languages, "installed", lambda: (several, missing))
+    monkeypatch.setattr(runtimes, "find_interpreters", list)
+    chosen, skipped = choose(["ruby", "perl"])
+    assert [one.name for one in chosen] == ["ruby3.1", "ruby3.3"]
+    assert skipped["perl"] == "not installed: apt-get install perl"
+    chosen, skipped = choose(["ruby3.3", "ruby+adaptive"])
+    assert [one.name for one in chosen] == ["ruby3.3"]
+    assert "only a CPython" in skipped["ruby3.1+adaptive"]
+    with pytest.raises(UserError, match="no runtime 'rub'"):
+        choose(["rub"])
+
+
+def test_a_mode_that_a_scenario_has_not_is_told(deconvoy: Deconvoy) -> None:
+    done = deconvoy("bench", "countdown", "--mode", "green")
+    assert done.returncode == 2
+    assert "countdown has no mode green; there are sequential, thread, fork" in done.stderr
+
+
+def test_older_results_get_the_modes_that_they_had(tmp_path: Path) -> None:
+    runs = [Run("c", "countdown", n, 0, {"elapsed_s": 1.0}, 0.0, True) for n in (1, 2)]
+    old = Result([], 0.0, "0", {}, {}, {"c": ""}, runs=runs, version=2)
+    path = tmp_path / "old.json"
+    old.save(path)
+    assert json.loads(path.read_text())["version"] == 2
+    found = load(path)
+    assert ([run.mode for run in found.runs], found.version) == (["sequential", "thread"], VERSION)
+
+
+def test_every_scenario_says_what_its_programs_are() -> None:
+    for name in ("countdown", "messaging"):
+        text = (SCENARIOS / name / "README.md").read_text()
+        for mode in filter(None, scenario_named(name).modes):
+            assert f"`{mode}`" in text
