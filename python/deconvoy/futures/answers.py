@@ -84,6 +84,15 @@ class Child:
             if not data:
                 return True, None
 
+    def hear(self) -> tuple[bool, Received | None, str]:
+        """As `receive`; and why there is no answer of one that has said its last without."""
+        try:
+            has_ended, answer = self.receive()
+        except Exception as error:
+            return True, None, f"its answer cannot be taken in: {error}"
+        is_none = has_ended and answer is None
+        return has_ended, answer, why_none(self.reap_soon(), self.output()) if is_none else ""
+
     def _take_in(self) -> Received | None:
         """The whole answer, if it is there."""
         head = children.HEAD

@@ -19,7 +19,7 @@ from typing import Any
 
 from deconvoy import _native
 from deconvoy.futures import child as children
-from deconvoy.futures.answers import Child, send, why_none
+from deconvoy.futures.answers import Child, send
 from deconvoy.futures.beginning import begin
 from deconvoy.futures.elsewhere import Elsewhere, Settle, finish
 from deconvoy.futures.environment import checked_limit
@@ -184,13 +184,8 @@ class ForkEnvironment(Elsewhere):
         self._bury()
 
     def _receive(self, one: Child) -> None:
-        answer, had_started = None, one.has_started
-        try:
-            has_ended, answer = one.receive()
-        except Exception as error:
-            has_ended, why = True, f"its answer cannot be taken in: {error}"
-        else:
-            why = "" if answer or not has_ended else why_none(one.reap_soon(), one.output())
+        had_started = one.has_started
+        has_ended, answer, why = one.hear()
         if one.has_started and not had_started and self._places.missing(self._taken()) < 0:
             # Its place had been taken for lost.
             self._places.lost = 0
@@ -294,25 +289,21 @@ class ForkEnvironment(Elsewhere):
         self._places.lost = 0
 
     def _wait(self, one: future[Any], timeout: float | None) -> None:
+        deadline = None if timeout is None else time.monotonic() + timeout
         _native.blocks()
         try:
-            self._wait_until_over(one, timeout)
+            while not one._done_already():
+                left = None if deadline is None else deadline - time.monotonic()
+                if (mine := self._child_of(one)) is not None:
+                    self._look(left, mine)
+                else:
+                    # Its answer was taken in, and somebody is to settle it.
+                    self._settle_all()
+                    time.sleep(0)
+                if left is not None and left <= 0 and not one._done_already():
+                    raise TimeoutError
         finally:
             _native.unblocks()
-
-    def _wait_until_over(self, one: future[Any], timeout: float | None) -> None:
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while not one._done_already():
-            left = None if deadline is None else deadline - time.monotonic()
-            mine = self._child_of(one)
-            if mine is None:
-                # Its answer was taken in, and somebody is to settle it.
-                self._settle_all()
-                time.sleep(0)
-            else:
-                self._look(left, mine)
-            if left is not None and left <= 0 and not one._done_already():
-                raise TimeoutError
 
     def _wait_any(self, timeout: float | None) -> bool:
         # What was taken in meanwhile is not waited for.
