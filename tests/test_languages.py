@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -11,13 +12,14 @@ from pathlib import Path
 
 import pytest
 from commandline import Deconvoy
-from deconvoy.bench import languages, process, runtimes
+from deconvoy.bench import languages, machine, process, runtimes, series
 from deconvoy.bench.languages import LANGUAGES, Installed
 from deconvoy.bench.process import RunFailed, Server, run_to_end
 from deconvoy.bench.results import VERSION, Result, Run, load
 from deconvoy.bench.runtimes import SCENARIOS, Runtime, choose
-from deconvoy.bench.scenario import scenario_named
+from deconvoy.bench.scenario import Case, scenario_named
 from deconvoy.errors import UserError
+from rich.console import Console
 
 # Of countdown and messaging: this Python, and all others.
 PYTHON = Runtime("cpython", "", python=sys.executable)
@@ -208,3 +210,47 @@ def test_every_scenario_says_what_its_programs_are() -> None:
         text = (SCENARIOS / name / "README.md").read_text()
         for mode in filter(None, scenario_named(name).modes):
             assert f"`{mode}`" in text
+
+
+def test_what_has_failed_is_told_and_the_rest_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = {
+        "crashes": "import sys; print('oh', file=sys.stderr); sys.exit(5)",
+        "garbage": "print('what')",
+        "lacks": 'print(\'{"lacks": "forks"}\'); import sys; sys.exit(3)',
+        "works": "print('{\"elapsed_s\": 1.5}')",
+    }
+    monkeypatch.setattr(
+        Runtime, "command", lambda self, *_: [sys.executable, "-c", texts[self.name]]
+    )
+    monkeypatch.setattr(machine, "PATIENCE_S", 0.0)
+    chosen = [Runtime(name, "", python=sys.executable) for name in texts]
+    cases = [Case("countdown", one, 1, 1, mode="sequential") for one in chosen]
+    result = series.new_result(chosen, {}, {"seed": 1, "rounds": 2})
+    said = io.StringIO()
+    series.execute(result, cases, 2, tmp_path / "result.json", Console(file=said))
+    assert load(tmp_path / "result.json") == result
+    assert {run.runtime for run in result.runs} == {"works"} and len(result.runs) == 2
+    assert list(result.skipped.values()) == ["forks"]
+    failed = {name.split()[1]: why for name, why in result.failed.items()}
+    assert failed["crashes,"].endswith("exit status 5; it said last: oh")
+    assert failed["garbage,"].endswith("printed 'what', not a JSON object")
+    series.show_doubts(result, Console(file=said, width=200))
+    assert "failed: countdown crashes, sequential" in said.getvalue()
+
+
+def test_a_failed_cell_ends_the_bench_with_status_1(
+    deconvoy: Deconvoy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compiler that fails."""
+    shadow = tmp_path / "bin"
+    shadow.mkdir()
+    (shadow / "cc").write_text('#!/bin/sh\n[ "$1" = -dumpversion ] && echo 99 || exit 1\n')
+    (shadow / "cc").chmod(0o755)
+    monkeypatch.setenv("PATH", str(shadow), prepend=os.pathsep)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    options = ["--runtime", "c", "--work", "1000", "--runs", "1", "--mode", "sequential"]
+    done = deconvoy("bench", "countdown", *options)
+    assert done.returncode == 1
+    assert "countdown.c does not compile: it does not say why" in done.stdout.replace("\n", " ")

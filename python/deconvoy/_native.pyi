@@ -34,6 +34,7 @@ __all__ = [
     "inspect_elf",
     "lab_countdown",
     "lab_mix",
+    "note_for_crashes",
     "policies",
     "replay",
     "report_json",

@@ -137,8 +137,9 @@ def make_folder(path: Path) -> None:
 def to_json(result: Result) -> str:
     """The estimates of every cell, for a program."""
     listed = [cell.row() for cell in cells(result).values()]
-    about = {"version": result.version, "machine": result.machine, "skipped": result.skipped}
-    return json.dumps(about | {"cells": listed})
+    about = {"version": result.version, "machine": result.machine}
+    untold = {"skipped": result.skipped, "failed": result.failed}
+    return json.dumps(about | untold | {"cells": listed})
 
 
 EXAMPLES = """\b
@@ -159,7 +160,8 @@ without one, std, parking_lot, parking_lot_fair, pthread.
 sim:POLICY@CORES simulates as many cores, at the costs that `deconvoy doctor --calibrate` has
 measured on this machine; /COSTS takes others: vm (a virtual machine), server, 2010.
 
-Results go to deconvoy-bench-*.json in the current folder, or to -o."""
+Results go to deconvoy-bench-*.json in the current folder, or to -o. The exit status is 1 if a
+program has failed."""
 
 
 @click.command(epilog=EXAMPLES.format(mixes=", ".join(f"{MIX}{name}" for name in mixes.names())))
@@ -303,12 +305,14 @@ def bench(
         where = f"; {len(result.runs)} runs are in {output.plain(str(path))}" if result.runs else ""
         progress.print(f"deconvoy: interrupted{where}", soft_wrap=True)
         raise
-    if not result.runs:
+    if not result.runs and not result.failed:
         why = "; ".join(f"{name}: {reason}" for name, reason in result.skipped.items())
         raise UserError(f"nothing ran: {why}")
     if as_json:
         click.echo(to_json(result))
-        return
-    console = output.console()
-    show(result, console, pareto)
-    console.print(f"every number: {path}", soft_wrap=True)
+    else:
+        console = output.console()
+        show(result, console, pareto)
+        console.print(f"every number: {path}", soft_wrap=True)
+    if result.failed:
+        sys.exit(1)

@@ -13,7 +13,7 @@ from typing import Any
 
 from deconvoy import mixes, preload
 from deconvoy._native import groups_json
-from deconvoy.bench.process import RunFailed, run_to_end
+from deconvoy.bench.process import Lacks, RunFailed, run_to_end
 from deconvoy.bench.runtimes import Runtime
 from deconvoy.bench.simulated import Simulation
 from deconvoy.bench.stats import jain
@@ -110,17 +110,17 @@ def command_of(
 ) -> tuple[list[str], str]:
     """What runs a workload on real threads, and what it reads, if not the workload as it is.
 
-    Raises RunFailed if nothing runs it.
+    Raises Lacks if nothing runs it.
     """
     arguments = ["--mix", scenario.removeprefix(MIX), "--seed", str(seed)]
     if runtime.lab is not None:
         if not is_policy(runtime.lab):
-            raise RunFailed(f"{runtime.lab}: a lock without a policy leaves no trace")
+            raise Lacks(f"{runtime.lab}: a lock without a policy leaves no trace")
         return [*runtime.command("mix", "mix"), *arguments], ""
     if runtime.python is None:
-        raise RunFailed("no program of C's runs a workload")
+        raise Lacks("no program of C's runs a workload")
     if runtime.why_not is not None:
-        raise RunFailed(f"{runtime.why_not}, so that it cannot be traced")
+        raise Lacks(f"{runtime.why_not}, so that it cannot be traced")
     check_for_python(data)
     command = [*runtime.command("mix", "mix"), *arguments]
     if switch_interval_s is not None:
@@ -138,16 +138,16 @@ def is_policy(lock: str) -> bool:
 
 
 def check_for_python(data: dict[str, Any]) -> None:
-    """Raises RunFailed when CPython's program cannot do what a workload says."""
+    """Raises Lacks when CPython's program cannot do what a workload says."""
     for group in data["threads"]:
         name = group["name"]
         if not group.get("gil", True):
-            raise RunFailed(f"{name}: every thread of a CPython takes its lock")
+            raise Lacks(f"{name}: every thread of a CPython takes its lock")
         if group.get("priority", 0):
-            raise RunFailed(f"{name}: CPython's threads have the priorities that the policy says")
+            raise Lacks(f"{name}: CPython's threads have the priorities that the policy says")
         for step in group["loop"]:
             if kind := next((kind for kind in step if kind in NOT_IN_PYTHON), None):
-                raise RunFailed(f"{name}: no step {kind!r} in Python")
+                raise Lacks(f"{name}: no step {kind!r} in Python")
 
 
 def traced(path: Path, data: dict[str, Any]) -> dict[str, Any]:

@@ -31,6 +31,10 @@ class RunFailed(Exception):
     """A program of a scenario ended badly; the text says how."""
 
 
+class Lacks(RunFailed):
+    """A runtime that has not what a run asks for; the text says what. Nobody's fault."""
+
+
 def accounting(usage: resource.struct_rusage) -> dict[str, float]:
     """What the kernel accounted to a child that has ended."""
     return {
@@ -105,7 +109,7 @@ def run_to_end(
         finally:
             end_group(process.pid)
         if process.returncode == LACKS:
-            raise RunFailed(_parse(text, command)["lacks"])
+            raise Lacks(_parse(text, command)["lacks"])
         if process.returncode != 0 or late.is_set():
             complaints.seek(0)
             took = f"took longer than {limit_s:.0f} s" if late.is_set() else ""
@@ -164,7 +168,7 @@ class Server:
         try:
             said = self._answer()
             if "lacks" in said:
-                raise RunFailed(said["lacks"])
+                raise Lacks(said["lacks"])
             self.port: int = said["port"]
         except BaseException:
             self.end()

@@ -42,7 +42,9 @@ class Result:
     settings: dict[str, Any]
     runtimes: dict[str, str]
     runs: list[Run] = field(default_factory=list)
+    # Cells without a run: what a runtime lacks, and how a program has failed.
     skipped: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
     version: int = VERSION
 
     def save(self, path: Path) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import re
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -18,7 +19,7 @@ from deconvoy import preload
 from deconvoy._native import check_lab
 from deconvoy.bench import languages
 from deconvoy.bench.languages import Installed
-from deconvoy.bench.process import RunFailed
+from deconvoy.bench.process import Lacks
 from deconvoy.bench.simulated import SIM, Simulation
 from deconvoy.bench.simulated import parse as parse_simulation
 from deconvoy.errors import UserError
@@ -55,7 +56,7 @@ class Runtime:
     def command(self, scenario: str, program: str) -> list[str]:
         """The command of a scenario's program, without its arguments.
 
-        Raises RunFailed where there is no such program, or it does not compile.
+        Raises Lacks where there is no such program, RunFailed where it does not compile.
         """
         if self.lab is not None:
             command = [sys.executable, "-m", "deconvoy.lab", program, "--lock", self.lab]
@@ -63,7 +64,7 @@ class Runtime:
         if self.installed is not None:
             source = SCENARIOS / scenario / self.installed.language.file_name(program)
             if not source.exists():
-                raise RunFailed(f"no program in {self.installed.language.name}")
+                raise Lacks(f"no program in {self.installed.language.name}")
             return languages.command(self.installed, source)
         assert self.python is not None
         return [self.python, str(SCENARIOS / scenario / f"{program}.py")]
@@ -145,21 +146,26 @@ def _cpython(interpreter: Interpreter, name: str, policy: str | None, traced: bo
 
 
 def available() -> tuple[dict[str, Interpreter | Installed], dict[str, str]]:
-    """The runtimes found, by name without a policy, and those skipped, with the reason.
+    """The runtimes found, by name without a policy, and the languages missing, with the reason.
 
     Of several CPythons of one minor version the one with the lowest patch level counts.
     """
-    others, skipped = languages.installed()
+    others, missing = languages.installed()
     found: dict[str, Interpreter | Installed] = {}
     for interpreter in find_interpreters():
         found.setdefault(f"cpython{interpreter.short_version}", interpreter)
-    return found | others, dict(skipped)
+    return found | others, missing
 
 
-def _names(pattern: str, found: dict[str, Interpreter | Installed]) -> list[str]:
+def _names(pattern: str, found: Iterable[str]) -> list[str]:
     """Those that a pattern names; a language alone names all its versions."""
     names = [name for name in found if fnmatch.fnmatchcase(name, pattern)]
-    return names or [name for name in found if name.rstrip("0123456789.t") == pattern]
+    return names or [name for name in found if _stem(name) == pattern]
+
+
+def _stem(name: str) -> str:
+    """The language of a runtime's name."""
+    return re.sub(r"[\d.]+t?$", "", name)
 
 
 def _lab(name: str) -> Runtime:
@@ -186,7 +192,8 @@ def choose(patterns: list[str], traces: Path | None = None) -> tuple[list[Runtim
 
     Raises UserError for a pattern that names nothing here; what is known and missing is skipped.
     """
-    found, skipped = available()
+    found, missing = available()
+    skipped: dict[str, str] = {}
     chosen: dict[str, Runtime] = {}
     for pattern in patterns:
         if pattern.startswith(SIM):
@@ -201,7 +208,8 @@ def choose(patterns: list[str], traces: Path | None = None) -> tuple[list[Runtim
         if rest:
             preload.check_policy(policy)
         names = _names(base, found)
-        if not names and base in skipped:
+        if not names and (absent := _names(base, missing) or _names(_stem(base), missing)):
+            skipped |= {name: missing[name] for name in absent}
             continue
         if not names:
             have = ", ".join(found)

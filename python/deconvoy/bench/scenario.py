@@ -12,7 +12,7 @@ from typing import Any
 from deconvoy import mixes
 from deconvoy.bench import simulated
 from deconvoy.bench.mixed import MIX, run_mix
-from deconvoy.bench.process import RunFailed, Server, run_to_end, switches
+from deconvoy.bench.process import Lacks, RunFailed, Server, run_to_end, switches
 from deconvoy.bench.runtimes import SCENARIOS, Runtime, companions
 from deconvoy.bench.stats import jain
 from deconvoy.bench.summary import MODES
@@ -130,11 +130,11 @@ def run_tasks(seed: int, case: Case) -> dict[str, Any]:
     processes, with the making of a pool), `gc_s` (where the runtime tells), its `result`, and the
     kernel's accounting.
 
-    Raises RunFailed where the runtime lacks the mode, or what the work needs.
+    Raises Lacks where the runtime lacks the mode, or what the work needs.
     """
     program, option = TASKS[case.scenario]
     if case.runtime.python is None:
-        raise RunFailed("only CPython has a program for it")
+        raise Lacks("only CPython has a program for it")
     command = case.runtime.command(program, program) + _arguments(case) + option
     command += ["--mode", str(case.mode), "--work", str(case.work)]
     if case.size is not None:

@@ -18,7 +18,7 @@ from deconvoy import __version__, output
 from deconvoy.bench import machine
 from deconvoy.bench.mixed import MIX
 from deconvoy.bench.plan import measure, order
-from deconvoy.bench.process import RunFailed
+from deconvoy.bench.process import Lacks, RunFailed
 from deconvoy.bench.results import Result, Run
 from deconvoy.bench.runtimes import Runtime
 from deconvoy.bench.scenario import Case, scenario_named
@@ -108,7 +108,8 @@ def execute(result: Result, cases: list[Case], rounds: int, path: Path, console:
                         result.runs.append(measure(case, number, once, quiet=quiet))
                 except RunFailed as error:
                     failed.add(case)
-                    result.skipped[name] = str(error)
+                    told = result.skipped if isinstance(error, Lacks) else result.failed
+                    told[name] = str(error)
                 result.save(path)
             progress.advance(task)
             sayer.done(number + 1, time.monotonic())
@@ -151,7 +152,7 @@ def runnable(run: Run) -> int:
 
 
 def show_doubts(result: Result, console: Console) -> None:
-    """Prints what a reader should know beside the numbers, and what was skipped."""
+    """Prints what a reader should know beside the numbers, what was skipped, and what failed."""
     real = [run for run in result.runs if not run.runtime.startswith(SIM)]
     found = machine.doubts(result.machine, max(map(runnable, real), default=0))
     unquiet = sum(not run.quiet for run in result.runs)
@@ -161,3 +162,5 @@ def show_doubts(result: Result, console: Console) -> None:
         console.print(f"note: {doubt}")
     for name, reason in result.skipped.items():
         console.print(f"skipped: {output.plain(name)}: {output.plain(reason)}")
+    for name, reason in result.failed.items():
+        console.print(f"failed: {output.plain(name)}: {output.plain(reason)}")
