@@ -15,6 +15,7 @@ from commandline import Deconvoy
 from deconvoy.bench import languages, machine, process, runtimes, series
 from deconvoy.bench.languages import LANGUAGES, Installed
 from deconvoy.bench.process import RunFailed, Server, run_to_end
+from deconvoy.bench.respond import RESPONSE, latencies_ns, respond_table
 from deconvoy.bench.results import VERSION, Result, Run, load
 from deconvoy.bench.runtimes import SCENARIOS, Runtime, choose
 from deconvoy.bench.scenario import Case, scenario_named
@@ -79,6 +80,64 @@ def counted(server: Server, before: list[int]) -> list[tuple[int, int]]:
     after = server.mark()
     assert len(after["counts"]) == 2
     return list(zip(after["counts"], before, strict=True))
+
+
+@pytest.mark.parametrize("mode", ["fork", "thread", "green", "future-thread", "future-fork"])
+@pytest.mark.parametrize("name", NAMES)
+def test_each_responds_to_requests_that_overlap(name: str, mode: str, tmp_path: Path) -> None:
+    one = runtime(name)
+    if name in ("tcl", "sbcl", "node"):
+        pytest.skip(f"{name} has no program")
+    if mode not in one.modes:
+        pytest.skip(f"{name} has no {mode}")
+    place = tmp_path / "responses"
+    options = ["--mode", mode, "--workers", "30", "--wait", "0.05", "--output", str(place)]
+    said = run_to_end(one.command("respond", "respond") + options, one.environment())
+    # They overlap: one after the other would take 1.5 s at least, and each waits in full.
+    assert said["elapsed_s"] >= 0.05
+    assert all(late >= 0 for late in latencies_ns(place, 30, 0.05))
+
+
+def test_responses_are_looked_at(tmp_path: Path) -> None:
+    place = tmp_path / "responses"
+
+    def response(number: int, size: int = RESPONSE) -> str:
+        head = f'<response id="{number}" begun_ns="1" ended_ns="12"><time>now</time><body>'
+        return head + "." * (size - len(head) - 19) + "</body></response>\n"
+
+    place.write_text(response(1) + response(0))
+    assert latencies_ns(place, 2, 1e-9) == [10, 10]
+    for text, says in (
+        (response(0), "1 responses for 2 requests"),
+        (response(0) * 2, "2 responses for 2 requests"),
+        (response(0) + response(1, 500), "response 1 is none"),
+        ("garbage", "response 0 is none: b'garbage'"),
+    ):
+        place.write_text(text)
+        with pytest.raises(RunFailed, match=says):
+            latencies_ns(place, 2, 0.0)
+
+
+def test_a_table_of_requests() -> None:
+    runs = [
+        Run(
+            name,
+            "respond",
+            1000,
+            0,
+            {"elapsed_s": took, "latency_ns": [5, 7]},
+            0.0,
+            True,
+            mode=mode,
+        )
+        for name, mode, took in (("c", "fork", 2.0), ("c", "thread", 1.0), ("go1.26", "green", 1.0))
+    ]
+    result = Result([], 0.0, "0", {}, {}, {"c": "", "go1.26": ""}, runs=runs)
+    said = io.StringIO()
+    Console(file=said, width=200).print(respond_table(result))
+    lines = [line.split() for line in said.getvalue().splitlines()]
+    assert ["c", "fork", "1,000", "2.000", "2.00x"] in [line[:5] for line in lines]
+    assert ["go1.26", "green", "1,000", "1.000", "5.00"] in [line[:5] for line in lines]
 
 
 def test_what_a_program_lacks_is_told() -> None:
@@ -206,7 +265,7 @@ def test_older_results_get_the_modes_that_they_had(tmp_path: Path) -> None:
 
 
 def test_every_scenario_says_what_its_programs_are() -> None:
-    for name in ("countdown", "messaging"):
+    for name in ("countdown", "messaging", "respond"):
         text = (SCENARIOS / name / "README.md").read_text()
         for mode in filter(None, scenario_named(name).modes):
             assert f"`{mode}`" in text

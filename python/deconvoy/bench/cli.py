@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 
 from deconvoy import mixes, output
-from deconvoy.bench import runtimes, table, tasks
+from deconvoy.bench import respond, runtimes, table, tasks
 from deconvoy.bench.languages import LANGUAGES
 from deconvoy.bench.mixed import MIX
 from deconvoy.bench.results import Result
@@ -28,6 +28,8 @@ from deconvoy.bench.summary import MODES, cells
 from deconvoy.errors import UserError
 from deconvoy.files import check_new
 from deconvoy.verbs import Counts
+
+KEYS = table.KEYS | {"respond": respond.KEY}
 
 # The rival's curve: what `sys.setswitchinterval` buys; None is the default of 5 ms.
 PARETO_INTERVALS_S = (None, 1e-3, 5e-4, 1e-4, 5e-5, 1e-5)
@@ -105,10 +107,11 @@ def show(result: Result, console: Console, pareto: bool) -> None:
     for scenario, made in (
         ("messaging", table.messaging_table),
         ("countdown", table.countdown_table),
+        ("respond", respond.respond_table),
     ):
         if scenario in scenarios and not pareto:
             console.print(made(result))
-            console.print(table.KEYS[scenario], style="dim", soft_wrap=True)
+            console.print(KEYS[scenario], style="dim", soft_wrap=True)
             console.print()
     for scenario in sorted(scenarios & TASKS.keys()):
         is_report = scenario.startswith("granularity")
@@ -121,7 +124,8 @@ def show(result: Result, console: Console, pareto: bool) -> None:
         console.print(table.KEYS["mix"], style="dim", soft_wrap=True)
         console.print()
     for scenario in sorted(scenarios):
-        known = tasks.published_table(scenario) or table.published_table(scenario)
+        known = respond.published_table() if scenario == "respond" else None
+        known = known or tasks.published_table(scenario) or table.published_table(scenario)
         if known is not None and not pareto:
             console.print(known)
     show_doubts(result, console)
@@ -146,6 +150,7 @@ EXAMPLES = """\b
 Examples:
   deconvoy bench messaging --runtime 'cpython3.11*' --workers 0,1,2
   deconvoy bench countdown --runtime c --runtime ruby --runtime java --workers 2,4
+  deconvoy bench respond --workers 1000,5000
   deconvoy bench kmeans trees --mode sequential --mode thread --mode future-fork
   deconvoy bench granularity granularity-c
   deconvoy bench mix:web --runtime lab:adaptive --runtime sim:timeout@8
@@ -247,8 +252,9 @@ def bench(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Run experiments: messaging, countdown; those made of tasks: fib, kmeans, knn, trees; how
-    large a task must be: granularity; and any workload: mix:NAME, mix:FILE, or mix for all.
+    """Run experiments: messaging, countdown; overlapping requests: respond; those made of tasks:
+    fib, kmeans, knn, trees; how large a task must be: granularity; and any workload: mix:NAME,
+    mix:FILE, or mix for all.
 
     Runs of what is compared are interleaved, in fresh processes, on a quiet machine as far as one
     can be had; medians are printed with 95 % intervals, and every single number is kept in a file.

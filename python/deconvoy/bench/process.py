@@ -36,16 +36,19 @@ class Lacks(RunFailed):
 
 
 def accounting(usage: resource.struct_rusage) -> dict[str, float]:
-    """What the kernel accounted to a child that has ended."""
-    return {
+    """What the kernel accounted to a child that has ended. Its peak memory only if that is more
+    than ours: what it shared with us before it began its program counts, too."""
+    found = {
         "user_s": usage.ru_utime,
         "system_s": usage.ru_stime,
         "voluntary_switches": usage.ru_nvcsw,
         "involuntary_switches": usage.ru_nivcsw,
         "minor_faults": usage.ru_minflt,
         "major_faults": usage.ru_majflt,
-        "peak_memory_bytes": usage.ru_maxrss * 1024,
     }
+    if usage.ru_maxrss > resource.getrusage(resource.RUSAGE_SELF).ru_maxrss:
+        found["peak_memory_bytes"] = usage.ru_maxrss * 1024
+    return found
 
 
 def switches(pid: int) -> tuple[int, int]:

@@ -77,7 +77,9 @@ class Runtime:
         if self.lab is not None or self.simulation is not None:
             return ("thread",)
         # A policy has nothing to do where one thread runs all.
-        return ("thread", "fork") if self.policy or self.traced else ("thread", "fork", "green")
+        if self.policy or self.traced:
+            return ("thread", "fork")
+        return ("thread", "fork", "green", "future-thread", "future-fork")
 
     def trace_folder(self) -> Path:
         return self.traces or _traces()

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from deconvoy import mixes
 from deconvoy.bench import simulated
 from deconvoy.bench.mixed import MIX, run_mix
 from deconvoy.bench.process import Lacks, RunFailed, Server, run_to_end, switches
+from deconvoy.bench.respond import latencies_ns
 from deconvoy.bench.runtimes import SCENARIOS, Runtime, companions
 from deconvoy.bench.stats import jain
 from deconvoy.bench.summary import MODES
@@ -27,6 +30,9 @@ ALONE_S = 0.5
 
 # A client that waits for answers stops after as long as the simulator's.
 LIMIT = ("--limit", str(simulated.LIMIT_S))
+
+# A request of `respond` waits so long, in seconds.
+WAIT_S = 1.0
 
 # The first messages warm up the client, the connection and the policy; they are not counted.
 WARM_UP_MESSAGES = 20
@@ -139,11 +145,7 @@ def run_tasks(seed: int, case: Case) -> dict[str, Any]:
     command += ["--mode", str(case.mode), "--work", str(case.work)]
     if case.size is not None:
         command += ["--size", str(case.size)]
-    environment = case.runtime.environment()
-    with companions(case.runtime.python) as folders:
-        folders += environment.get("PYTHONPATH", "").split(os.pathsep)
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
-        return run_to_end(command, environment)
+    return _run_with_companions(command, case.runtime)
 
 
 def run_countdown(seed: int, case: Case) -> dict[str, Any]:
@@ -155,6 +157,28 @@ def run_countdown(seed: int, case: Case) -> dict[str, Any]:
     command = case.runtime.command("countdown", "countdown") + _arguments(case)
     command += ["--mode", mode, "--work", str(case.work)]
     return run_to_end(command, case.runtime.environment())
+
+
+def run_respond(seed: int, case: Case) -> dict[str, Any]:
+    """One run of `respond`. Yields `elapsed_s`, `latency_ns` (of every request, beyond what each
+    waits), and the kernel's accounting."""
+    with tempfile.TemporaryDirectory(prefix="deconvoy-respond-") as folder:
+        responses = Path(folder, "responses")
+        command = case.runtime.command("respond", "respond")
+        command += ["--mode", str(case.mode), "--workers", str(case.workers)]
+        command += ["--wait", repr(WAIT_S), "--output", str(responses)]
+        values = _run_with_companions(command, case.runtime)
+        return values | {"latency_ns": latencies_ns(responses, case.workers, WAIT_S)}
+
+
+def _run_with_companions(command: list[str], runtime: Runtime) -> dict[str, Any]:
+    environment = runtime.environment()
+    if runtime.python is None:
+        return run_to_end(command, environment)
+    with companions(runtime.python) as folders:
+        folders += environment.get("PYTHONPATH", "").split(os.pathsep)
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
+        return run_to_end(command, environment)
 
 
 def _run_mix(seed: int, case: Case) -> dict[str, Any]:
@@ -224,6 +248,15 @@ SCENARIO_LIST = (
         quick_work=20_000_000,
         workers=(2,),
         modes=("sequential", "thread", "fork"),
+    ),
+    Scenario(
+        "respond",
+        "requests that overlap",
+        run_respond,
+        work=0,
+        quick_work=0,
+        workers=(1000,),
+        modes=("fork", "thread", "green", "future-thread", "future-fork"),
     ),
     _tasks("fib", "a Fibonacci number, again and again", 20_000, 1000, sizes=(16,)),
     _tasks("kmeans", "groups of images", 10, 3),

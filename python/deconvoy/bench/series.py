@@ -87,7 +87,7 @@ def execute(result: Result, cases: list[Case], rounds: int, path: Path, console:
         for number, case in enumerate(order(cases, rounds, seed=result.settings["seed"])):
             name = f"{case.scenario} {case.runtime.name}"
             if case.mode is not None:
-                name += f", {case.mode}"
+                name += f", {case.mode}" + f" x {case.workers}" * (case.workers > 1)
             elif not case.scenario.startswith(MIX):
                 name += f", {case.workers} threads"
             progress.update(task, description=name)

@@ -1,0 +1,102 @@
+"""Requests that overlap: what their responses say, and their table."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from rich.table import Table
+
+from deconvoy import output
+from deconvoy.bench.process import RunFailed
+from deconvoy.bench.results import Result
+from deconvoy.bench.stats import Estimate
+from deconvoy.bench.summary import Cell, cells
+from deconvoy.bench.table import published, seconds
+
+# Of each, in bytes.
+RESPONSE = 512
+
+_HEAD = re.compile(rb'<response id="(\d+)" begun_ns="(\d+)" ended_ns="(\d+)"><time>[^<]+</time>')
+
+KEY = """\
+over a thread each: the time, of that of mode thread of the same runtime; ~ the intervals overlap.
+  p50, p99: of single requests, beyond what each waits. system: of the program and all of its
+  processes; faults: minor ones. memory: the peak of its largest process, which in mode fork is
+  that of one request; empty where that is less than what this program itself takes."""
+
+
+def latencies_ns(path: Path, count: int, wait_s: float) -> list[int]:
+    """How long each of `count` requests took from its beginning to its response, beyond `wait_s`.
+
+    Raises RunFailed if a response is missing, is there twice, or is none.
+    """
+    data = path.read_bytes()
+    taken: dict[int, int] = {}
+    for begin in range(0, len(data), RESPONSE):
+        text = data[begin : begin + RESPONSE]
+        head = _HEAD.match(text)
+        if head is None or len(text) < RESPONSE or not text.endswith(b"</response>\n"):
+            raise RunFailed(f"response {begin // RESPONSE} is none: {text[:60]!r}")
+        number, begun, ended = map(int, head.groups())
+        taken[number] = ended - begun - round(wait_s * 1e9)
+    if taken.keys() != set(range(count)) or len(data) != count * RESPONSE:
+        raise RunFailed(f"{len(data) // RESPONSE} responses for {count} requests")
+    return list(taken.values())
+
+
+def respond_table(result: Result) -> Table:
+    """A line a cell."""
+    found = {key: cell for key, cell in cells(result).items() if key.scenario == "respond"}
+    numbers = (
+        *("requests", "elapsed s", "over a thread each", "p50", "p99"),
+        *("user s", "system s", "switches", "faults", "memory"),
+    )
+    title = "respond: medians, [95 % interval]"
+    table = output.table("runtime", "mode", *numbers, title=title, numbers=numbers)
+    for key, cell in found.items():
+        threads = next(
+            (
+                other
+                for at, other in found.items()
+                if at.mode == "thread" and (at.runtime, at.workers) == (key.runtime, key.workers)
+            ),
+            None,
+        )
+        switches = sum(
+            cell.median(name) or 0 for name in ("voluntary_switches", "involuntary_switches")
+        )
+        table.add_row(
+            key.runtime,
+            str(key.mode),
+            f"{key.workers:,}",
+            seconds(cell.estimates.get("elapsed_s")),
+            _over(cell.estimates["elapsed_s"], threads),
+            *(output.time_text(cell.median(name) or 0) for name in ("p50_ns", "p99_ns")),
+            *(f"{cell.median(name) or 0:.2f}" for name in ("user_s", "system_s")),
+            f"{switches:,.0f}",
+            f"{cell.median('minor_faults') or 0:,.0f}",
+            ""
+            if (peak := cell.median("peak_memory_bytes")) is None
+            else f"{peak / 2**20:,.0f} MiB",
+        )
+    return table
+
+
+def _over(mine: Estimate, threads: Cell | None) -> str:
+    if threads is None or (theirs := threads.estimates["elapsed_s"]) is mine:
+        return ""
+    return f"{'' if mine.differs(theirs) else '~'}{mine.median / theirs.median:.2f}x"
+
+
+def published_table() -> Table:
+    """The figures of the source."""
+    data = published()["respond"]
+    numbers = ("elapsed s", "user s", "system s", "faults")
+    title = "5,000 requests, as published: R. Anderson, Get Your Thread Off of My Fork (2009)"
+    table = output.table("on", "runtime", "mode", *numbers, title=title, numbers=numbers)
+    for row in data["rows"]:
+        values = (row[name] for name in ("elapsed", "user", "sys"))
+        faults = f"{row['minor_faults']:,}"
+        table.add_row(row["host"], row["implementation"], row["method"], *map(str, values), faults)
+    return table
