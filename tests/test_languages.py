@@ -136,7 +136,7 @@ def test_a_table_of_requests() -> None:
     said = io.StringIO()
     Console(file=said, width=200).print(respond_table(result))
     lines = [line.split() for line in said.getvalue().splitlines()]
-    assert ["c", "fork", "1,000", "2.000", "2.00x"] in [line[:5] for line in lines]
+    assert ["c", "fork", "1,000", "2.000", "2.000x"] in [line[:5] for line in lines]
     assert ["go1.26", "green", "1,000", "1.000", "5.00"] in [line[:5] for line in lines]
 
 

@@ -113,6 +113,8 @@ def test_one_that_keeps_its_gil_is_killed_all_the_same() -> None:
         assert kill_future(counts)
         with pytest.raises(FutureKilled):
             touch(counts)
+        # It does not stand in the way of others.
+        assert touch(future(add, 1)) == 2
 
 
 def test_a_forked_child_leaves_it_alone(cluster: str) -> None:

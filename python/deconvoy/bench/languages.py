@@ -176,14 +176,13 @@ def command(one: Installed, source: Path) -> list[str]:
 
     Raises RunFailed when it does not compile.
     """
-    compile = one.language.compile
-    return [one.command, str(source)] if compile is None else _compiled(one, source)
+    if (compile := one.language.compile) is None:
+        return [one.command, str(source)]
+    return _compiled(one, source, compile)
 
 
 @cache
-def _compiled(one: Installed, source: Path) -> list[str]:
-    compile = one.language.compile
-    assert compile is not None
+def _compiled(one: Installed, source: Path, compile: Compile) -> list[str]:
     text = source.read_bytes() + f"{one.full} {one.command} {compile.__code__.co_code!r}".encode()
     digest = hashlib.sha256(text).hexdigest()[:16]
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

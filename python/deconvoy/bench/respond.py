@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from rich.table import Table
@@ -10,9 +11,8 @@ from rich.table import Table
 from deconvoy import output
 from deconvoy.bench.process import RunFailed
 from deconvoy.bench.results import Result
-from deconvoy.bench.stats import Estimate
-from deconvoy.bench.summary import Cell, cells
-from deconvoy.bench.table import published, seconds
+from deconvoy.bench.summary import cells
+from deconvoy.bench.table import published, ratio, seconds, switches
 
 # Of each, in bytes.
 RESPONSE = 512
@@ -55,38 +55,22 @@ def respond_table(result: Result) -> Table:
     title = "respond: medians, [95 % interval]"
     table = output.table("runtime", "mode", *numbers, title=title, numbers=numbers)
     for key, cell in found.items():
-        threads = next(
-            (
-                other
-                for at, other in found.items()
-                if at.mode == "thread" and (at.runtime, at.workers) == (key.runtime, key.workers)
-            ),
-            None,
-        )
-        switches = sum(
-            cell.median(name) or 0 for name in ("voluntary_switches", "involuntary_switches")
-        )
+        threads = found.get(replace(key, mode="thread"))
         table.add_row(
             key.runtime,
             str(key.mode),
             f"{key.workers:,}",
             seconds(cell.estimates.get("elapsed_s")),
-            _over(cell.estimates["elapsed_s"], threads),
+            ratio(cell, threads, "elapsed_s"),
             *(output.time_text(cell.median(name) or 0) for name in ("p50_ns", "p99_ns")),
             *(f"{cell.median(name) or 0:.2f}" for name in ("user_s", "system_s")),
-            f"{switches:,.0f}",
+            switches(cell),
             f"{cell.median('minor_faults') or 0:,.0f}",
             ""
             if (peak := cell.median("peak_memory_bytes")) is None
             else f"{peak / 2**20:,.0f} MiB",
         )
     return table
-
-
-def _over(mine: Estimate, threads: Cell | None) -> str:
-    if threads is None or (theirs := threads.estimates["elapsed_s"]) is mine:
-        return ""
-    return f"{'' if mine.differs(theirs) else '~'}{mine.median / theirs.median:.2f}x"
 
 
 def published_table() -> Table:

@@ -96,16 +96,8 @@ def execute(result: Result, cases: list[Case], rounds: int, path: Path, console:
                     seed = result.settings["seed"] + number
                     run = functools.partial(scenario_named(case.scenario).run, seed)
                     with named_traces(case) as anew:
-
-                        def once(
-                            case: Case,
-                            run: Callable[[Case], dict[str, Any]] = run,
-                            anew: Callable[[], None] = anew,
-                        ) -> dict[str, Any]:
-                            anew()
-                            return run(case)
-
-                        result.runs.append(measure(case, number, once, quiet=quiet))
+                        attempt = functools.partial(run_anew, run, anew)
+                        result.runs.append(measure(case, number, attempt, quiet=quiet))
                 except RunFailed as error:
                     failed.add(case)
                     told = result.skipped if isinstance(error, Lacks) else result.failed
@@ -113,6 +105,13 @@ def execute(result: Result, cases: list[Case], rounds: int, path: Path, console:
                 result.save(path)
             progress.advance(task)
             sayer.done(number + 1, time.monotonic())
+
+
+def run_anew(
+    run: Callable[[Case], dict[str, Any]], anew: Callable[[], None], case: Case
+) -> dict[str, Any]:
+    anew()
+    return run(case)
 
 
 def say_waits(console: Console, foreign_cores: float) -> None:

@@ -64,13 +64,18 @@ def percent(value: float | None) -> str:
     return "" if value is None else f"{100 * value:.1f} %"
 
 
-def _ratio(cell: Cell, base: Cell | None, name: str) -> str:
+def ratio(cell: Cell, base: Cell | None, name: str) -> str:
     """How many times the median of `base`; a `~` in front when the intervals overlap."""
     if base is None or base is cell:
         return ""
     ours, theirs = cell.estimates[name], base.estimates[name]
     mark = "" if ours.differs(theirs) else "~"
     return f"{mark}{ours.median / theirs.median:.3f}x"
+
+
+def switches(cell: Cell) -> str:
+    kinds = ("voluntary_switches", "involuntary_switches")
+    return f"{sum(cell.median(kind) or 0 for kind in kinds):,.0f}"
 
 
 def _stock(key: Key) -> Key:
@@ -95,9 +100,6 @@ def messaging_table(result: Result) -> Table:
         alone = found.get(replace(key, workers=0))
         stock = found.get(_stock(key))
         beside, of = cell.median("beside_per_s"), stock and stock.median("beside_per_s")
-        changes = (cell.median("voluntary_switches") or 0) + (
-            cell.median("involuntary_switches") or 0
-        )
         jain = cell.median("jain") if key.workers > 1 else None
         answered, asked = cell.median("messages"), cell.median("work")
         gave_up = answered is not None and asked is not None and answered < asked
@@ -109,13 +111,13 @@ def messaging_table(result: Result) -> Table:
             *(str(key.mode),) * has_modes,
             str(key.workers),
             total,
-            "" if gave_up else _ratio(cell, alone, "elapsed_s"),
+            "" if gave_up else ratio(cell, alone, "elapsed_s"),
             _ns(cell, "p50_ns") if answered != 0 else "",
             _ns(cell, "p99_ns") if answered != 0 else "",
             percent(cell.median("kept")),
             percent(beside / of) if beside and of and stock is not cell else "",
             "" if jain is None else f"{jain:.4f}",
-            f"{changes:,.0f}",
+            switches(cell),
         )
     return table
 
@@ -129,17 +131,14 @@ def countdown_table(result: Result) -> Table:
         if key.scenario != "countdown":
             continue
         one = found.get(replace(key, workers=1, mode="sequential"))
-        changes = (cell.median("voluntary_switches") or 0) + (
-            cell.median("involuntary_switches") or 0
-        )
         table.add_row(
             _name(key),
             str(key.mode),
             str(key.workers),
             seconds(cell.estimates.get("elapsed_s")),
-            _ratio(cell, one, "elapsed_s"),
+            ratio(cell, one, "elapsed_s"),
             seconds(cell.estimates.get("user_s")),
-            f"{changes:,.0f}",
+            switches(cell),
         )
     return table
 

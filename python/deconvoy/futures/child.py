@@ -267,7 +267,7 @@ def flush() -> None:
 
 def send(to: Ends, kind: bytes, answer: Answer) -> None:
     buffers: list[pickle.PickleBuffer] = []
-    told = sendable(answer.warnings)
+    told = sendable(answer.warnings) if answer.warnings else []
     try:
         data = pickle.dumps((answer.content, told), 5, buffer_callback=buffers.append)
         views = [buffer.raw() for buffer in buffers]
