@@ -1,4 +1,5 @@
-"""Files that a command writes: looked at before it begins, and written whole or not at all."""
+"""Files that a command writes: where, looked at before it begins, and written whole or not at
+all."""
 
 from __future__ import annotations
 
@@ -7,6 +8,12 @@ import tempfile
 from pathlib import Path
 
 from deconvoy.errors import UserError
+
+
+def cache_folder() -> Path:
+    """Where deconvoy keeps what it can make again; it may not exist."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base).absolute() / "deconvoy"
 
 
 def check_new(path: Path, force: bool) -> None:

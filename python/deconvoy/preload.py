@@ -8,6 +8,7 @@ from pathlib import Path
 
 from deconvoy import _native
 from deconvoy.errors import UserError
+from deconvoy.files import cache_folder
 
 STOCK = "stock"
 
@@ -41,9 +42,8 @@ def library() -> Path:
         raise UserError(f"{installed} is missing: install deconvoy anew")
     if UNSAFE.isdisjoint(str(installed)):
         return installed
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     name = sha256(os.fsencode(installed)).hexdigest()[:16]
-    link = Path(base).absolute() / "deconvoy/preload" / name / installed.name
+    link = cache_folder() / "preload" / name / installed.name
     if not UNSAFE.isdisjoint(str(link)):
         raise UserError(
             f"neither {installed} nor {link} can stand in LD_PRELOAD, because of a space, "

@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from deconvoy.bench.process import RunFailed
+from deconvoy.files import cache_folder
 
 # A command that says its version is waited for so long, in seconds.
 VERSION_LIMIT_S = 20.0
@@ -185,8 +186,7 @@ def command(one: Installed, source: Path) -> list[str]:
 def _compiled(one: Installed, source: Path, compile: Compile) -> list[str]:
     text = source.read_bytes() + f"{one.full} {one.command} {compile.__code__.co_code!r}".encode()
     digest = hashlib.sha256(text).hexdigest()[:16]
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    programs = base / "deconvoy" / "bench"
+    programs = cache_folder() / "bench"
     folder = programs / f"{source.parent.name}-{source.stem}-{one.language.name}-{digest}"
     written = folder / "command"
     if not written.exists():
