@@ -13,6 +13,8 @@ import resource
 import sys
 import time
 
+import digits
+
 MODES = ["sequential", "thread", "fork", "joblib", "future-thread", "future-fork", "future-dask"]
 
 # Their processes are not children of this one, or end later: what they take is not known.
@@ -146,6 +148,7 @@ def parse(work, help_of_work, **more):
     parser.add_argument("--mode", choices=MODES, default="sequential")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--work", type=int, default=work, help=help_of_work)
+    parser.add_argument("--data", default=digits.FILE, help="the images, if there are any")
     parser.add_argument("--switch-interval", type=float, help="seconds")
     for name, (default, about) in more.items():
         parser.add_argument("--" + name, type=int, default=default, help=about)

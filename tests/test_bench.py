@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 from commandline import Deconvoy
 from deconvoy.bench.machine import Watch
 from deconvoy.bench.plan import REPEATS, measure, order
-from deconvoy.bench.results import VERSION, Result, Run, load
+from deconvoy.bench.results import Result, Run
 from deconvoy.bench.runtimes import Runtime, choose
 from deconvoy.bench.scenario import Case
 from deconvoy.bench.series import Sayer
@@ -136,32 +135,6 @@ def test_domination_needs_both_and_a_clear_difference() -> None:
     assert not dominates(greedy, fast)
     assert not dominates(fast, fast)
     assert dominated_by(slow, [fast, slow, greedy]) == [fast, greedy]
-
-
-def test_a_result_is_whole_and_comes_back(tmp_path: Path) -> None:
-    result = a_result([a_run("cpython3.11", 100, 9.0)])
-    place = tmp_path / "result.json"
-    result.save(place)
-    result.save(place)
-    assert load(place) == result
-    assert list(tmp_path.iterdir()) == [place]
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("", "not a result of deconvoy bench, or damaged"),
-        ("{", "not a result of deconvoy bench, or damaged"),
-        ("[]", "not a result of deconvoy bench"),
-        (json.dumps({"version": VERSION + 1, "runs": []}), "written by a newer deconvoy"),
-        (json.dumps({"version": VERSION, "runs": [], "odd": 1}), "damaged"),
-    ],
-)
-def test_a_bad_result_file_is_named(tmp_path: Path, text: str, says: str) -> None:
-    place = tmp_path / "result.json"
-    place.write_text(text)
-    with pytest.raises(UserError, match=says):
-        load(place)
 
 
 def test_an_unknown_runtime_is_named() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import io
-import json
 import os
 import subprocess
 import sys
@@ -11,14 +11,16 @@ import time
 from pathlib import Path
 
 import pytest
+import schema
 from commandline import Deconvoy
-from deconvoy.bench import languages, machine, process, runtimes, series
+from deconvoy.bench import languages, machine, process, runtimes, scenario, series
+from deconvoy.bench.catalogue import scenario_named
 from deconvoy.bench.languages import LANGUAGES, Installed
-from deconvoy.bench.process import RunFailed, Server, run_to_end
+from deconvoy.bench.process import Lacks, RunFailed, Server, run_to_end
 from deconvoy.bench.respond import RESPONSE, latencies_ns, respond_table
-from deconvoy.bench.results import VERSION, Result, Run, load
+from deconvoy.bench.results import Result, Run, load
 from deconvoy.bench.runtimes import SCENARIOS, Runtime, choose
-from deconvoy.bench.scenario import Case, scenario_named
+from deconvoy.bench.scenario import DESIGNS, Case
 from deconvoy.errors import UserError
 from rich.console import Console
 
@@ -48,6 +50,7 @@ def test_each_counts_down(name: str, mode: str) -> None:
     workers = 1 if mode == "sequential" else 3
     options = ["--mode", mode, "--workers", str(workers), "--work", "30000"]
     said = run_to_end(one.command("countdown", "countdown") + options, one.environment())
+    schema.check("run", schema.of_program(said))
     assert 0 < said["elapsed_s"] < process.TIME_LIMIT_S
     if mode == "fork":
         # Each child's pages count.
@@ -71,7 +74,9 @@ def test_each_echoes_beside_what_computes(name: str, mode: str) -> None:
         deadline = time.monotonic() + process.ANSWER_LIMIT_S
         while not all(now > then for now, then in counted(server, before["counts"])):
             assert time.monotonic() < deadline
+        schema.check("counters", server.mark())
         usage = server.stop()
+    schema.check("client", schema.of_program(said))
     assert len(said["latency_ns"]) == 3
     assert usage["user_s"] > 0
 
@@ -93,9 +98,44 @@ def test_each_responds_to_requests_that_overlap(name: str, mode: str, tmp_path: 
     place = tmp_path / "responses"
     options = ["--mode", mode, "--workers", "30", "--wait", "0.05", "--output", str(place)]
     said = run_to_end(one.command("respond", "respond") + options, one.environment())
+    schema.check("run", schema.of_program(said))
     # They overlap: one after the other would take 1.5 s at least, and each waits in full.
     assert said["elapsed_s"] >= 0.05
     assert all(late >= 0 for late in latencies_ns(place, 30, 0.05))
+
+
+@pytest.mark.parametrize("mode", ["fork", "thread", "green", "future-thread", "future-fork"])
+@pytest.mark.parametrize("name", NAMES)
+def test_each_responds_over_connections_that_are_all_open(
+    name: str, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scenario, "WAIT_S", 0.1)
+    one = runtime(name)
+    if name in ("tcl", "sbcl", "node"):
+        pytest.skip(f"{name} has no program")
+    if mode not in one.modes:
+        pytest.skip(f"{name} has no {mode}")
+    case = Case("respond-sockets", one, 30, 0, mode=mode)
+    values = scenario_named("respond-sockets").run(1, case)
+    assert values["open"] == len(values["latency_ns"]) == 30
+    assert all(late >= 0 for late in values["latency_ns"])
+    assert values["elapsed_s"] >= 0.1
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+@pytest.mark.parametrize("name", ["cpython", "c", "tcl"])
+def test_each_design_converts_the_same(name: str, design: str) -> None:
+    one = runtime(name)
+    run = functools.partial(scenario_named(f"format-{design}").run, 1)
+    for workers in (1, 3):
+        case = Case(f"format-{design}", one, workers, 3000, mode="thread")
+        if (name, design) in (("cpython", "rwlock"), ("tcl", "epoch")):
+            with pytest.raises(Lacks):
+                run(case)
+            continue
+        values = run(case)
+        schema.check("run", schema.of_program(values))
+        assert values["result"] == sum(len(f"{i / 7:.12g}") for i in range(1, 3001))
 
 
 def test_responses_are_looked_at(tmp_path: Path) -> None:
@@ -252,16 +292,6 @@ def test_a_mode_that_a_scenario_has_not_is_told(deconvoy: Deconvoy) -> None:
     done = deconvoy("bench", "countdown", "--mode", "green")
     assert done.returncode == 2
     assert "countdown has no mode green; there are sequential, thread, fork" in done.stderr
-
-
-def test_older_results_get_the_modes_that_they_had(tmp_path: Path) -> None:
-    runs = [Run("c", "countdown", n, 0, {"elapsed_s": 1.0}, 0.0, True) for n in (1, 2)]
-    old = Result([], 0.0, "0", {}, {}, {"c": ""}, runs=runs, version=2)
-    path = tmp_path / "old.json"
-    old.save(path)
-    assert json.loads(path.read_text())["version"] == 2
-    found = load(path)
-    assert ([run.mode for run in found.runs], found.version) == (["sequential", "thread"], VERSION)
 
 
 def test_every_scenario_says_what_its_programs_are() -> None:

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import schema
 from commandline import Deconvoy
-from deconvoy.bench import tasks
-from deconvoy.bench.process import LACKS
-from deconvoy.bench.results import Result, Run
-from deconvoy.bench.runtimes import SCENARIOS, companions
-from deconvoy.bench.scenario import TASK_MODES, TASKS
+from deconvoy.bench import languages, tasks
+from deconvoy.bench.catalogue import COMPILED, TASK_MODES
+from deconvoy.bench.process import LACKS, Lacks, run_to_end
+from deconvoy.bench.results import Result, Run, load
+from deconvoy.bench.runtimes import SCENARIOS, Runtime, companions
+from deconvoy.bench.scenario import SHARED_TASKS, TASKS
 from deconvoy.bench.summary import cells
 from rich.console import Console
 
@@ -42,7 +44,7 @@ def test_a_program_says_what_it_should_in_every_mode(name: str, mode: str) -> No
         pytest.importorskip("joblib", reason="a mode of it")
     if mode == "future-dask":
         pytest.importorskip("distributed", reason="a mode of it")
-    program, option = TASKS[name]
+    program, option, _ = TASKS[name]
     small, expected = SMALL[name]
     path = SCENARIOS / program / f"{program}.py"
     command = [sys.executable, str(path), *option, *small, "--mode", mode, "--workers", "2"]
@@ -52,12 +54,37 @@ def test_a_program_says_what_it_should_in_every_mode(name: str, mode: str) -> No
     more = {"sequential_s", "task_s"} if program == "granularity" else set()
     unknown = {"cpu_s"} if mode in ("joblib", "future-dask") else set()
     assert said.keys() == (VALUES | more) - unknown
+    schema.check("run", said)
     assert said["result"] == pytest.approx(expected)
     assert said["elapsed_s"] > 0 and said.get("cpu_s", 1) > 0 and said["gc_s"] >= 0
 
 
+@pytest.mark.parametrize("mode", ["sequential", "thread", "fork"])
+@pytest.mark.parametrize("name", SHARED_TASKS)
+@pytest.mark.parametrize("language", COMPILED)
+def test_every_language_comes_to_the_same(language: str, name: str, mode: str) -> None:
+    found, missing = languages.installed()
+    if language in missing:
+        pytest.skip(f"{language}: {missing[language]}")
+    one = next(one for one in found.values() if one.language.name == language)
+    if mode not in ("sequential", *one.language.modes):
+        pytest.skip(f"{language} has no {mode}")
+    runtime = Runtime(one.name, one.full, installed=one)
+    small, expected = SMALL[name]
+    options = ["--mode", mode, "--workers", "2", "--data", str(SCENARIOS / "digits.csv")]
+    command = [*runtime.command(name, name, shared="tasks"), *small, *options]
+    try:
+        values = run_to_end(command, runtime.environment())
+    except Lacks as lack:
+        pytest.skip(str(lack))
+    said = schema.of_program(values)
+    schema.check("run", said)
+    assert said.keys() == VALUES - ({"gc_s"} if language == "c" else set())
+    assert said["result"] == pytest.approx(expected, rel=1e-9)
+
+
 def test_every_program_has_a_readme_and_the_digits_are_whole() -> None:
-    for program, _ in TASKS.values():
+    for program, _, _ in TASKS.values():
         assert (SCENARIOS / program / "README.md").exists()
     rows = (SCENARIOS / "digits.csv").read_text().split()
     assert len(rows) == 1797 and all(row.count(",") == 64 for row in rows)
@@ -94,8 +121,8 @@ def test_the_bench_runs_them_and_shows_them(deconvoy: Deconvoy, tmp_path: Path) 
     assert "fib: medians" in done.stdout and "future-thread" in done.stdout
     assert "the smallest task worth a future" in done.stdout
     assert "20,000 times, pool of 32 threads" in done.stdout.replace("\n", " ")
-    found = json.loads((tmp_path / "found.json").read_text())
-    keys = {(run["scenario"], run["mode"], run["size"], run["workers"]) for run in found["runs"]}
+    runs = load(tmp_path / "found.json").runs
+    keys = {(run.scenario, run.mode, run.size, run.workers) for run in runs}
     assert ("fib", "sequential", 5, 1) in keys and ("fib", "future-thread", 5, 2) in keys
 
 
@@ -105,8 +132,8 @@ def test_mistakes_are_told(deconvoy: Deconvoy) -> None:
     assert done.stderr == (
         "deconvoy: countdown has no mode joblib; there are sequential, thread, fork\n"
     )
-    done = deconvoy("bench", "fib", "--runtime", "c", "--runs", "1")
-    assert done.returncode == 2 and "only CPython has a program for it" in done.stderr
+    done = deconvoy("bench", "knn-numpy", "--runtime", "c", "--runs", "1")
+    assert done.returncode == 2 and "only Python has a program for it" in done.stderr
 
 
 def result(*rows: tuple[str, int, float, float]) -> Result:

@@ -34,17 +34,17 @@ def check_new(path: Path, force: bool) -> None:
         raise UserError(f"cannot write {path}: {error.strerror}") from None
 
 
-def write_whole(path: Path, text: str, mode: int = 0o600) -> None:
-    """Writes the file anew (UTF-8) beside the old one and then in its place: a kill at any point
-    leaves one or the other, whole. A link stays a link.
+def write_whole(path: Path, content: str | bytes, mode: int = 0o600) -> None:
+    """Writes the file anew (text as UTF-8) beside the old one and then in its place: a kill at any
+    point leaves one or the other, whole. A link stays a link.
 
     Raises OSError when it cannot be written.
     """
     place = path.resolve()
     handle, name = tempfile.mkstemp(dir=place.parent, prefix=place.name, suffix=".part")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
         os.chmod(name, mode)
         os.replace(name, place)
     except BaseException:

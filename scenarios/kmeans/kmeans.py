@@ -45,7 +45,7 @@ def assign_by_numpy(begin, end, centres):
 def main():
     global images, array
     args = tasks.parse(10, "rounds", numpy=(0, "1: by NumPy"))
-    images, _ = digits.load()
+    images, _ = digits.load(args.data)
     if args.numpy:
         array = tasks.numpy().array(images)
     step = assign_by_numpy if args.numpy else assign

@@ -43,7 +43,7 @@ def classify_by_numpy(query):
 def main():
     global images, labels, array
     args = tasks.parse(120, "images to tell", numpy=(0, "1: by NumPy"))
-    images, labels = digits.load()
+    images, labels = digits.load(args.data)
     if args.numpy:
         array = tasks.numpy().array(images)
     tell = classify_by_numpy if args.numpy else classify

@@ -16,12 +16,12 @@ if {[catch {package require Thread} why]} {
 # Each thread has an interpreter of its own. The server's says which port it has.
 set server {
     proc serve {conn address port} {
-        fconfigure $conn -translation binary -buffering full
+        # As large as it gets: a message that is sent in parts waits for the client's acknowledgement.
+        fconfigure $conn -translation binary -buffering full -buffersize 1000000
         while {[string length [set head [read $conn 4]]] == 4} {
             binary scan $head I size
             set message [read $conn $size]
             puts -nonewline $conn $head
-            flush $conn
             puts -nonewline $conn $message
             flush $conn
         }

@@ -2,133 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 
 from deconvoy import mixes, output
-from deconvoy.bench import respond, runtimes, table, tasks
-from deconvoy.bench.languages import LANGUAGES
+from deconvoy.bench import matrix, runtimes
+from deconvoy.bench.catalogue import DEFAULT, TASK_MODES, Scenario, scenarios_named
+from deconvoy.bench.comparison import compare
 from deconvoy.bench.mixed import MIX
 from deconvoy.bench.results import Result
-from deconvoy.bench.scenario import (
-    DEFAULT,
-    TASK_MODES,
-    TASKS,
-    Case,
-    Scenario,
-    scenarios_named,
-)
-from deconvoy.bench.series import execute, new_name, new_result, show_doubts
-from deconvoy.bench.summary import MODES, cells
+from deconvoy.bench.scenario import TASKS, Case
+from deconvoy.bench.series import cases_from, execute, new_name, new_result
+from deconvoy.bench.show import show, to_json
+from deconvoy.bench.store import open_result
+from deconvoy.bench.summary import MODES
 from deconvoy.errors import UserError
 from deconvoy.files import check_new
 from deconvoy.verbs import Counts
 
-KEYS = table.KEYS | {"respond": respond.KEY}
-
-# The rival's curve: what `sys.setswitchinterval` buys; None is the default of 5 ms.
-PARETO_INTERVALS_S = (None, 1e-3, 5e-4, 1e-4, 5e-5, 1e-5)
-PARETO_WORKERS = (1, 2, 4, 8)
-
-
-def _cases(
-    scenario: Scenario,
-    chosen: list[runtimes.Runtime],
-    workers: tuple[int, ...],
-    work: int,
-    interval_s: float | None,
-    modes: tuple[str, ...],
-    sizes: tuple[int | None, ...],
-) -> list[Case]:
-    """`modes`: those that were asked for; None: the scenario's, as far as the runtime has them."""
-    cases = [
-        Case(
-            scenario.name,
-            runtime,
-            1 if mode == "sequential" else count,
-            work,
-            interval_s if runtime.python else None,
-            mode,
-            size,
-        )
-        for runtime in chosen
-        for size in sizes
-        for mode in modes or modes_of(scenario, runtime)
-        for count in workers
-    ]
-    return list(dict.fromkeys(cases))
-
-
-def modes_of(scenario: Scenario, runtime: runtimes.Runtime) -> list[str | None]:
-    """Those that are tried if nothing is said. Programs of tasks say themselves what they lack."""
-    are_all = scenario.name in TASKS
-    known = ("sequential", *runtime.modes)
-    return [mode for mode in scenario.modes if are_all or mode is None or mode in known]
-
-
-def _pareto_cases(chosen: list[runtimes.Runtime], work: int) -> list[Case]:
-    """Each stock CPython at every switch interval, and everything else as it is."""
-    cases = []
-    for runtime in chosen:
-        if runtime.python is None:
-            continue
-        intervals = PARETO_INTERVALS_S if runtime.policy is None else (None,)
-        for count in PARETO_WORKERS:
-            cases += [
-                Case("messaging", runtime, count, work, interval, "thread")
-                for interval in intervals
-            ]
-    return cases
-
-
-def _default_runtimes(quick: bool, pareto: bool, with_policies: bool) -> list[str]:
-    if quick or pareto:
-        mine = f"cpython{sys.version_info.major}.{sys.version_info.minor}"
-        mine += "t" * runtimes.is_free_threaded()
-        if not with_policies:
-            return [mine]
-        policies = ("adaptive",) if quick else ("adaptive", "priority", "timeout")
-        return [mine, *(f"{mine}+{policy}" for policy in policies)]
-    policies = ("adaptive", "priority", "timeout")
-    others = [language.name for language in LANGUAGES if language.name != "c"]
-    return ["c", "cpython*", *(f"cpython*+{policy}" for policy in policies), *others]
-
-
-def show(result: Result, console: Console, pareto: bool) -> None:
-    """The tables of a result, with what a reader should doubt."""
-    scenarios = {run.scenario for run in result.runs}
-    if pareto:
-        console.print(table.pareto_table(result))
-    for scenario, made in (
-        ("messaging", table.messaging_table),
-        ("countdown", table.countdown_table),
-        ("respond", respond.respond_table),
-    ):
-        if scenario in scenarios and not pareto:
-            console.print(made(result))
-            console.print(KEYS[scenario], style="dim", soft_wrap=True)
-            console.print()
-    for scenario in sorted(scenarios & TASKS.keys()):
-        is_report = scenario.startswith("granularity")
-        of_tasks = tasks.granularity_table if is_report else tasks.tasks_table
-        console.print(of_tasks(result, scenario))
-        console.print(tasks.KEYS[is_report], style="dim", soft_wrap=True)
-        console.print()
-    if any(scenario.startswith(MIX) for scenario in scenarios):
-        console.print(table.mix_table(result))
-        console.print(table.KEYS["mix"], style="dim", soft_wrap=True)
-        console.print()
-    for scenario in sorted(scenarios):
-        known = respond.published_table() if scenario == "respond" else None
-        known = known or tasks.published_table(scenario) or table.published_table(scenario)
-        if known is not None and not pareto:
-            console.print(known)
-    show_doubts(result, console)
+if TYPE_CHECKING:
+    from deconvoy.bench.cluster import Cluster
 
 
 def make_folder(path: Path) -> None:
@@ -138,14 +38,6 @@ def make_folder(path: Path) -> None:
         raise UserError(f"{path}: {error.strerror}") from None
 
 
-def to_json(result: Result) -> str:
-    """The estimates of every cell, for a program."""
-    listed = [cell.row() for cell in cells(result).values()]
-    about = {"version": result.version, "machine": result.machine}
-    untold = {"skipped": result.skipped, "failed": result.failed}
-    return json.dumps(about | untold | {"cells": listed})
-
-
 EXAMPLES = """\b
 Examples:
   deconvoy bench messaging --runtime 'cpython3.11*' --workers 0,1,2
@@ -153,8 +45,10 @@ Examples:
   deconvoy bench respond --workers 1000,5000
   deconvoy bench kmeans trees --mode sequential --mode thread --mode future-fork
   deconvoy bench granularity granularity-c
+  deconvoy bench format --runtime c --workers 1,2,4
   deconvoy bench mix:web --runtime lab:adaptive --runtime sim:timeout@8
   deconvoy bench mix:mine.toml --runtime cpython3.11+adaptive --traces traces
+  deconvoy bench compare before.jsonl after.jsonl
 
 Workloads: {mixes}; or a file. How one is written: see
 scenarios/mix/README.md in the source.
@@ -165,11 +59,29 @@ without one, std, parking_lot, parking_lot_fair, pthread.
 sim:POLICY@CORES simulates as many cores, at the costs that `deconvoy doctor --calibrate` has
 measured on this machine; /COSTS takes others: vm (a virtual machine), server, 2010.
 
-Results go to deconvoy-bench-*.json in the current folder, or to -o. The exit status is 1 if a
+Results go to deconvoy-bench-*.jsonl in the current folder, or to -o. The exit status is 1 if a
 program has failed."""
 
 
-@click.command(epilog=EXAMPLES.format(mixes=", ".join(f"{MIX}{name}" for name in mixes.names())))
+class WithCompare(click.Command):
+    """`bench SCENARIO…`, and `bench compare A B`, which is another command."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        if args[:1] == [compare.name]:
+            return compare.make_context(f"{info_name} {compare.name}", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
+@click.command(
+    cls=WithCompare,
+    epilog=EXAMPLES.format(mixes=", ".join(f"{MIX}{name}" for name in mixes.names())),
+)
 @click.argument("names", nargs=-1, metavar="[SCENARIO]...")
 @click.option(
     "--runtime",
@@ -231,9 +143,24 @@ program has failed."""
     help="messaging against the curve that sys.setswitchinterval draws, for 1, 2, 4, 8 threads.",
 )
 @click.option(
-    "-o", "--output", "place", type=click.Path(path_type=Path), help="The result file (JSON)."
+    "-o",
+    "--output",
+    "place",
+    type=click.Path(path_type=Path),
+    help="The result file (JSON lines), or a folder that it goes to.",
 )
 @click.option("--force", is_flag=True, help="Replace the result file if it exists.")
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Go on with a series that was interrupted; nothing measured is measured again.",
+)
+@click.option(
+    "--cluster",
+    metavar="ADDRESS",
+    help="Run it on the workers of this Dask cluster, one run at a time on each machine.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 def bench(
     names: tuple[str, ...],
@@ -250,26 +177,91 @@ def bench(
     pareto: bool,
     place: Path | None,
     force: bool,
+    resume: Path | None,
+    cluster: str | None,
     as_json: bool,
 ) -> None:
-    """Run experiments: messaging, countdown; overlapping requests: respond; those made of tasks:
-    fib, kmeans, knn, trees; how large a task must be: granularity; and any workload: mix:NAME,
-    mix:FILE, or mix for all.
+    """Run experiments: messaging, countdown; overlapping requests: respond, respond-sockets; a
+    setting that threads share: format; those made of tasks: fib, kmeans, knn, trees; how large a
+    task must be: granularity; and any workload: mix:NAME, mix:FILE, or mix for all.
 
     Runs of what is compared are interleaved, in fresh processes, on a quiet machine as far as one
     can be had; medians are printed with 95 % intervals, and every single number is kept in a file.
+
+    deconvoy bench compare A B says what became faster or slower from one result to another;
+    deconvoy report RESULT draws one.
     """
+    if resume is not None:
+        only_resume(click.get_current_context())
+        with opened(cluster) as machines:
+            result = open_result(resume)
+            there = None if machines is None else machines.available()
+            carry_out(result, cases_from(result, resume, there), resume, machines, as_json)
+        return
     if pareto and set(names) - {"messaging"}:
         raise UserError("--pareto is for messaging: deconvoy bench messaging --pareto")
     if not names:
         names = ("messaging",) if pareto else DEFAULT
     scenarios = scenarios_named(names)
-    workloads = [one.name for one in scenarios if one.name.startswith(MIX)]
-    if workloads and (workers or work):
+    check_scenarios(scenarios, modes, sizes, bool(workers or work))
+    stem = "-".join(dict.fromkeys(name.partition(":")[0] for name in names))
+    stem = f"deconvoy-bench-{stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+    folder = place if place is not None and place.is_dir() else None
+    path = new_name(stem, folder) if place is None or folder else place
+    check_new(path, force)
+    if traces is not None:
+        if cluster is not None:
+            raise UserError("--traces keeps them on this machine: leave it out with --cluster")
+        make_folder(traces)
+    with opened(cluster) as machines:
+        there = None if machines is None else machines.available()
+        wanted = list(patterns) or matrix.default_runtimes(scenarios, quick, pareto, there)
+        chosen, skipped = runtimes.choose(wanted, traces, there)
+        cases = []
+        for scenario in scenarios:
+            amount = work or (scenario.quick_work if quick else scenario.work)
+            if pareto:
+                cases += matrix.pareto_cases(chosen, amount)
+                continue
+            counts = workers or scenario.workers
+            grains = sizes or scenario.sizes
+            unnamed = set() if patterns else matrix.without_programs(scenario, chosen)
+            mine = [one for one in chosen if one.name not in unnamed]
+            cases += matrix.cases_of(scenario, mine, counts, amount, interval_s, modes, grains)
+        if interval_s is not None and not any(one.python for one in chosen):
+            raise UserError("--switch-interval is of CPython's, and no runtime here is one")
+        if not cases:
+            why = "; ".join(f"{name}: {reason}" for name, reason in skipped.items())
+            raise UserError(f"nothing to run: {why or 'no runtime fits'}")
+        kept = None if traces is None else str(traces.absolute())
+        settings = {"rounds": runs or (3 if quick else 5), "seed": seed, "pareto": pareto}
+        result = new_result(chosen, skipped, settings | {"traces": kept})
+        carry_out(result, cases, path, machines, as_json)
+
+
+@contextmanager
+def opened(cluster: str | None) -> Iterator[Cluster | None]:
+    """The cluster at an address; without one, this machine."""
+    if cluster is None:
+        yield None
+        return
+    from deconvoy.bench.cluster import Cluster
+
+    with Cluster(cluster) as machines:
+        yield machines
+
+
+def check_scenarios(
+    scenarios: list[Scenario],
+    modes: tuple[str, ...],
+    sizes: tuple[int, ...] | None,
+    has_amount: bool,
+) -> None:
+    """Raises UserError when they have not what is asked for."""
+    if has_amount and any(one.name.startswith(MIX) for one in scenarios):
         raise UserError(
             "a workload says itself how many threads there are: no --workers, no --work"
         )
-    others = sorted({one.name for one in scenarios} - TASKS.keys())
     for one in scenarios:
         known = TASK_MODES if one.name in TASKS else one.modes
         if unknown := [mode for mode in modes if mode not in known]:
@@ -278,38 +270,40 @@ def bench(
     unsized = [one.name for one in scenarios if one.sizes == (None,)]
     if sizes and unsized:
         raise UserError(f"tasks of {unsized[0]} have one size: leave out --size, or the scenario")
-    stem = "-".join(dict.fromkeys(name.partition(":")[0] for name in names))
-    path = place or new_name(f"deconvoy-bench-{stem}-{time.strftime('%Y%m%d-%H%M%S')}")
-    check_new(path, force)
-    if traces is not None:
-        make_folder(traces)
-    wanted = list(patterns) or _default_runtimes(quick or not others, pareto, bool(others))
-    chosen, skipped = runtimes.choose(wanted, traces)
-    cases: list[Case] = []
-    for scenario in scenarios:
-        amount = work or (scenario.quick_work if quick else scenario.work)
-        if pareto:
-            cases += _pareto_cases(chosen, amount)
-        else:
-            counts = workers or scenario.workers
-            grains = sizes or scenario.sizes
-            cases += _cases(scenario, chosen, counts, amount, interval_s, modes, grains)
-    if interval_s is not None and not any(one.python for one in chosen):
-        raise UserError("--switch-interval is of CPython's, and no runtime here is one")
-    if not cases:
-        why = "; ".join(f"{name}: {reason}" for name, reason in skipped.items())
-        raise UserError(f"nothing to run: {why or 'no runtime fits'}")
-    rounds = runs or (3 if quick else 5)
-    settings = {"rounds": rounds, "seed": seed, "pareto": pareto}
-    result = new_result(chosen, skipped, settings)
+
+
+def only_resume(context: click.Context) -> None:
+    """Raises UserError when another option says what the file says already."""
+    beside = ("resume", "as_json", "cluster")
+    given = [
+        name
+        for name in context.params
+        if name not in beside
+        and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise UserError(
+            "--resume goes on with what its file says: give nothing with it but --json, --cluster"
+        )
+
+
+def carry_out(
+    result: Result, cases: list[Case], path: Path, machines: Cluster | None, as_json: bool
+) -> None:
+    """Makes all runs, and prints what they came to. Ends with status 1 if a program has failed."""
     progress = output.console(stderr=True)
+    rounds = result.settings["rounds"]
     try:
-        execute(result, cases, rounds, path, progress)
+        if machines is None:
+            execute(result, cases, rounds, path, progress)
+        else:
+            from deconvoy.bench.cluster import execute_on
+
+            execute_on(machines, result, cases, rounds, path, progress)
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}") from None
+        raise UserError(f"cannot write {path}: {error.strerror or error}") from None
     except KeyboardInterrupt:
-        where = f"; {len(result.runs)} runs are in {output.plain(str(path))}" if result.runs else ""
-        progress.print(f"deconvoy: interrupted{where}", soft_wrap=True)
+        tell_how_to_go_on(result, path, progress)
         raise
     if not result.runs and not result.failed:
         why = "; ".join(f"{name}: {reason}" for name, reason in result.skipped.items())
@@ -318,7 +312,13 @@ def bench(
         click.echo(to_json(result))
     else:
         console = output.console()
-        show(result, console, pareto)
+        show(result, console, result.settings.get("pareto", False))
         console.print(f"every number: {path}", soft_wrap=True)
     if result.failed:
         sys.exit(1)
+
+
+def tell_how_to_go_on(result: Result, path: Path, console: Console) -> None:
+    where = output.plain(str(path))
+    said = f"deconvoy: interrupted; {output.counted(len(result.runs), 'run')} kept in {where}"
+    console.print(f"{said}; to go on: deconvoy bench --resume {where}", soft_wrap=True)

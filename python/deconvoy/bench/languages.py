@@ -23,8 +23,9 @@ from deconvoy.files import cache_folder
 # A command that says its version is waited for so long, in seconds.
 VERSION_LIMIT_S = 20.0
 
-# Compiles a source, by a command, into a folder; the command that runs it is returned.
-Compile = Callable[[str, Path, Path], list[str]]
+# Compiles a source, by a command, into a folder; the command that runs it is returned. The last is
+# the file that the programs of several scenarios share, if this is one of them.
+Compile = Callable[[str, Path, Path, Path | None], list[str]]
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,15 @@ class Language:
     pattern: str
     modes: tuple[str, ...]
     compile: Compile | None = None
+    # Of a file that several programs share, if it is another one.
+    shared_suffix: str = ""
+    # Where its libraries are: what is compiled before one is there is compiled again.
+    libraries: str = ""
 
-    def file_name(self, program: str) -> str:
+    def file_name(self, program: str, shared: bool = False) -> str:
         # A class of Java is called as its file.
-        return f"{program.capitalize() if self.name == 'java' else program}{self.suffix}"
+        stem = program.capitalize() if self.name == "java" else program
+        return stem + ((shared and self.shared_suffix) or self.suffix)
 
 
 @dataclass(frozen=True)
@@ -66,25 +72,29 @@ class Installed:
         return f"{self.language.name}{self.version}"
 
 
-def compile_c(command: str, source: Path, folder: Path) -> list[str]:
-    run(source, [command, "-O2", "-pthread", "-o", str(folder / "program"), str(source)])
+def compile_c(command: str, source: Path, folder: Path, shared: Path | None) -> list[str]:
+    options = ["-O2", "-pthread", "-o", str(folder / "program")]
+    run(source, [command, *options, str(source), "-lm"])
     return [str(folder / "program")]
 
 
-def compile_go(command: str, source: Path, folder: Path) -> list[str]:
+def compile_go(command: str, source: Path, folder: Path, shared: Path | None) -> list[str]:
     # Nothing is fetched: the programs need no module, and no other version of Go.
     environment = os.environ | {"GO111MODULE": "off", "GOTOOLCHAIN": "local"}
-    run(source, [command, "build", "-o", str(folder / "program"), str(source)], environment)
+    # What is compiled together has to be in one folder.
+    files = [str(shutil.copy(file, folder)) for file in (source, shared) if file is not None]
+    run(source, [command, "build", "-o", str(folder / "program"), *files], environment)
     return [str(folder / "program")]
 
 
-def compile_java(command: str, source: Path, folder: Path) -> list[str]:
+def compile_java(command: str, source: Path, folder: Path, shared: Path | None) -> list[str]:
     java = Path(command).with_name("java")
-    run(source, [command, "-d", str(folder), str(source)])
+    path = ["-sourcepath", str(shared.parent)] if shared else []
+    run(source, [command, *path, "-d", str(folder), str(source)])
     return [str(java), "-cp", str(folder), source.stem]
 
 
-def compile_lisp(command: str, source: Path, folder: Path) -> list[str]:
+def compile_lisp(command: str, source: Path, folder: Path, shared: Path | None) -> list[str]:
     image = folder / "program"
     save = f'(save-lisp-and-die "{image}" :executable t :toplevel #\'main :save-runtime-options t)'
     options = ["--noinform", "--no-userinit", "--non-interactive"]
@@ -104,7 +114,7 @@ def run(source: Path, command: list[str], environment: dict[str, str] | None = N
 LANGUAGES = (
     Language(
         "c", ".c", ("cc", "gcc", "clang"), "gcc", ("-dumpversion",), r"^(\d+)", ("thread", "fork"),
-        compile_c,
+        compile_c, ".h",
     ),
     Language(
         "pypy", ".py", ("pypy3",), "pypy3", ("--version",), r"Python (\d+\.\d+)",
@@ -121,7 +131,7 @@ LANGUAGES = (
     Language("tcl", ".tcl", ("tclsh",), "tcl", (), r"(\d+\.\d+)", ("thread",)),
     Language(
         "sbcl", ".lisp", ("sbcl",), "sbcl", ("--version",), r"SBCL (\d+\.\d+)", ("thread", "fork"),
-        compile_lisp,
+        compile_lisp, libraries="/usr/share/common-lisp/systems",
     ),
     Language(
         "java", ".java", ("javac",), "default-jdk-headless", ("-version",), r"javac (\d+)",
@@ -172,19 +182,23 @@ def inspect(language: Language, command: str) -> Installed:
     return Installed(language, command, short, said.splitlines()[0] if said else "version unknown")
 
 
-def command(one: Installed, source: Path) -> list[str]:
-    """What runs a program, without its arguments; compiled first where that has to be.
+def command(one: Installed, source: Path, shared: Path | None = None) -> list[str]:
+    """What runs a program, without its arguments; compiled first where that has to be. `shared`:
+    the file that it has in common with others.
 
     Raises RunFailed when it does not compile.
     """
     if (compile := one.language.compile) is None:
         return [one.command, str(source)]
-    return _compiled(one, source, compile)
+    return _compiled(one, source, shared, compile)
 
 
 @cache
-def _compiled(one: Installed, source: Path, compile: Compile) -> list[str]:
-    text = source.read_bytes() + f"{one.full} {one.command} {compile.__code__.co_code!r}".encode()
+def _compiled(one: Installed, source: Path, shared: Path | None, compile: Compile) -> list[str]:
+    text = source.read_bytes() + (shared.read_bytes() if shared else b"")
+    text += f"{one.full} {one.command} {compile.__code__.co_code!r}".encode()
+    if one.language.libraries:
+        text += repr(sorted(Path(one.language.libraries).glob("*"))).encode()
     digest = hashlib.sha256(text).hexdigest()[:16]
     programs = cache_folder() / "bench"
     folder = programs / f"{source.parent.name}-{source.stem}-{one.language.name}-{digest}"
@@ -193,7 +207,7 @@ def _compiled(one: Installed, source: Path, compile: Compile) -> list[str]:
         programs.mkdir(parents=True, exist_ok=True)
         made = tempfile.mkdtemp(dir=programs)
         try:
-            ran = compile(one.command, source, Path(made))
+            ran = compile(one.command, source, Path(made), shared)
             Path(made, "command").write_text("\0".join(ran).replace(made, str(folder)))
             with contextlib.suppress(OSError):
                 # Another process may have been quicker.

@@ -107,13 +107,21 @@ class Watch:
 
 class Quiet:
     """Waits for quiet before each run of a series. Where that has not come within `PATIENCE_S`, it
-    is not waited for as long again before each of hundreds of runs, but looked for."""
+    is not waited for as long again before each of hundreds of runs, but looked for. A run beside
+    which it was quiet is as good as a look: the next one begins at once."""
 
     def __init__(self, say: Callable[[float], None]) -> None:
         self._say = say
         self._patience_s = PATIENCE_S
+        self._until_s = 0.0
+
+    def ran(self, quiet: bool) -> None:
+        """Whether it was quiet beside a run that has just ended."""
+        self._until_s = time.monotonic() + LOOK_S if quiet else 0.0
 
     def __call__(self) -> bool:
+        if time.monotonic() < self._until_s:
+            return True
         came = wait_for_quiet(self._say, self._patience_s)
         self._patience_s = PATIENCE_S if came else 0.0
         return came

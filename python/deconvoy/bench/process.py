@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +35,61 @@ class Lacks(RunFailed):
     """A runtime that has not what a run asks for; the text says what. Nobody's fault."""
 
 
+# How often the memory of a run is looked at, in seconds.
+LOOK_EVERY_S = 0.05
+
+
+class Memory:
+    """What a child and those that it makes take while it runs: looked at now and then.
+
+    Of the child alone, the most it ever had resident (VmHWM): what the kernel accounts to it when
+    it has ended begins with what it shared with us before it began its program. Of all of them, and
+    of what the kernel needs for them, how much less memory the whole machine had to give.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._status = Path(f"/proc/{pid}/status")
+        self._begun = self._least = available_bytes()
+        self._resident = 0
+        self._ended = threading.Event()
+        self._looker = threading.Thread(target=self._look, daemon=True)
+        self._looker.start()
+
+    def _look(self) -> None:
+        while not self._ended.wait(LOOK_EVERY_S):
+            self._least = min(self._least, available_bytes())
+            with suppress(OSError):
+                self._resident = max(self._resident, _field(self._status, "VmHWM:"))
+
+    def close(self) -> None:
+        self._ended.set()
+        self._looker.join()
+
+    def taken(self, usage: resource.struct_rusage) -> dict[str, float]:
+        """What was seen. `usage`: what the kernel accounted to the child in the end."""
+        self.close()
+        found = {"machine_memory_bytes": float(self._begun - self._least)}
+        # No more than we have had ourselves: that may be ours.
+        is_its_own = usage.ru_maxrss > resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        if resident := usage.ru_maxrss * 1024 if is_its_own else self._resident:
+            found["peak_memory_bytes"] = float(resident)
+        return found
+
+
+def available_bytes() -> int:
+    """What the machine could give to a program without taking it from another."""
+    return _field(Path("/proc/meminfo"), "MemAvailable:")
+
+
+def _field(path: Path, name: str) -> int:
+    """A line of a file of the kernel's that gives KiB, in bytes; 0 without such a line."""
+    _, found, rest = path.read_text().partition(name)
+    return int(rest.split(maxsplit=1)[0]) * 1024 if found else 0
+
+
 def accounting(usage: resource.struct_rusage) -> dict[str, float]:
-    """What the kernel accounted to a child that has ended. Its peak memory only if that is more
-    than ours: what it shared with us before it began its program counts, too."""
-    found = {
+    """What the kernel accounted to a child that has ended."""
+    return {
         "user_s": usage.ru_utime,
         "system_s": usage.ru_stime,
         "voluntary_switches": usage.ru_nvcsw,
@@ -46,9 +97,6 @@ def accounting(usage: resource.struct_rusage) -> dict[str, float]:
         "minor_faults": usage.ru_minflt,
         "major_faults": usage.ru_majflt,
     }
-    if usage.ru_maxrss > resource.getrusage(resource.RUSAGE_SELF).ru_maxrss:
-        found["peak_memory_bytes"] = usage.ru_maxrss * 1024
-    return found
 
 
 def switches(pid: int) -> tuple[int, int]:
@@ -101,7 +149,7 @@ def run_to_end(
         )
         try:
             assert process.stdin is not None and process.stdout is not None
-            with limited(process.pid, limit_s) as late:
+            with closing(Memory(process.pid)) as memory, limited(process.pid, limit_s) as late:
                 with suppress(BrokenPipeError), process.stdin as taken:
                     taken.write(given)
                 with process.stdout as output:
@@ -117,7 +165,10 @@ def run_to_end(
             complaints.seek(0)
             took = f"took longer than {limit_s:.0f} s" if late.is_set() else ""
             raise failure(command, process.returncode, complaints.read() or text, took)
-    return _parse(text, command) | accounting(usage)
+    said = _parse(text, command)
+    if not isinstance(said.get("elapsed_s"), int | float):
+        raise RunFailed(f"{' '.join(command)}: printed {text.strip()!r}, without elapsed_s")
+    return said | accounting(usage) | memory.taken(usage)
 
 
 @contextmanager
@@ -168,6 +219,7 @@ class Server:
             bufsize=1,
             start_new_session=True,
         )
+        self._memory = Memory(self._process.pid)
         try:
             said = self._answer()
             if "lacks" in said:
@@ -198,6 +250,25 @@ class Server:
         self._process.stdin.write("\n")
         return self._answer()
 
+    def finish(self) -> dict[str, Any]:
+        """What it says last, before it ends by itself, and what the kernel accounted to it.
+
+        Raises RunFailed when it ends badly.
+        """
+        said = self._answer()
+        usage = self.stop()
+        if status := self._process.returncode:
+            self._complaints.seek(0)
+            raise failure(self.command, status, self._complaints.read())
+        return said | usage
+
+    def blamed(self, error: RunFailed) -> RunFailed:
+        """Why its client has failed: because it has, if that is so."""
+        if (status := self._process.poll()) is None:
+            return error
+        self._complaints.seek(0)
+        return failure(self.command, status, self._complaints.read())
+
     def stop(self) -> dict[str, float]:
         """Ends it; what the kernel accounted to it."""
         assert self._process.stdin is not None
@@ -207,7 +278,7 @@ class Server:
         with limited(self.pid, ANSWER_LIMIT_S):
             _, status, usage = os.wait4(self.pid, 0)
         self._process.returncode = os.waitstatus_to_exitcode(status)
-        return accounting(usage)
+        return accounting(usage) | self._memory.taken(usage)
 
     def __enter__(self) -> Server:
         return self
@@ -217,6 +288,7 @@ class Server:
 
     def end(self) -> None:
         """It and what it has begun."""
+        self._memory.close()
         end_group(self.pid)
         if self._process.returncode is None:
             self._process.wait()

@@ -11,7 +11,7 @@ from rich.table import Table
 from deconvoy import output
 from deconvoy.bench.process import RunFailed
 from deconvoy.bench.results import Result
-from deconvoy.bench.summary import cells
+from deconvoy.bench.summary import Cell, cells
 from deconvoy.bench.table import published, ratio, seconds, switches
 
 # Of each, in bytes.
@@ -19,11 +19,16 @@ RESPONSE = 512
 
 _HEAD = re.compile(rb'<response id="(\d+)" begun_ns="(\d+)" ended_ns="(\d+)"><time>[^<]+</time>')
 
+# The two forms.
+SIMULATED = "respond"
+SOCKETS = "respond-sockets"
+
 KEY = """\
 over a thread each: the time, of that of mode thread of the same runtime; ~ the intervals overlap.
   p50, p99: of single requests, beyond what each waits. system: of the program and all of its
-  processes; faults: minor ones. memory: the peak of its largest process, which in mode fork is
-  that of one request; empty where that is less than what this program itself takes."""
+  processes; faults: minor ones. largest: the peak of the program's own process; all memory: how
+  much less the whole machine had to give meanwhile, for all processes and what the kernel needs
+  for them, to a few MiB."""
 
 
 def latencies_ns(path: Path, count: int, wait_s: float) -> list[int]:
@@ -45,32 +50,37 @@ def latencies_ns(path: Path, count: int, wait_s: float) -> list[int]:
     return list(taken.values())
 
 
-def respond_table(result: Result) -> Table:
+def respond_table(result: Result, scenario: str = SIMULATED) -> Table:
     """A line a cell."""
-    found = {key: cell for key, cell in cells(result).items() if key.scenario == "respond"}
+    found = {key: cell for key, cell in cells(result).items() if key.scenario == scenario}
+    opening = ("open s",) if scenario == SOCKETS else ()
     numbers = (
-        *("requests", "elapsed s", "over a thread each", "p50", "p99"),
-        *("user s", "system s", "switches", "faults", "memory"),
+        *("requests", *opening, "elapsed s", "over a thread each", "p50", "p99"),
+        *("user s", "system s", "switches", "faults", "largest", "all memory"),
     )
-    title = "respond: medians, [95 % interval]"
+    title = f"{scenario}: medians, [95 % interval]"
     table = output.table("runtime", "mode", *numbers, title=title, numbers=numbers)
     for key, cell in found.items():
         threads = found.get(replace(key, mode="thread"))
         table.add_row(
-            key.runtime,
+            key.full_runtime,
             str(key.mode),
             f"{key.workers:,}",
+            *([f"{cell.median('open_s') or 0:.2f}"] if opening else []),
             seconds(cell.estimates.get("elapsed_s")),
             ratio(cell, threads, "elapsed_s"),
             *(output.time_text(cell.median(name) or 0) for name in ("p50_ns", "p99_ns")),
             *(f"{cell.median(name) or 0:.2f}" for name in ("user_s", "system_s")),
             switches(cell),
             f"{cell.median('minor_faults') or 0:,.0f}",
-            ""
-            if (peak := cell.median("peak_memory_bytes")) is None
-            else f"{peak / 2**20:,.0f} MiB",
+            *(memory(cell, name) for name in ("peak_memory_bytes", "machine_memory_bytes")),
         )
     return table
+
+
+def memory(cell: Cell, name: str) -> str:
+    found = cell.median(name)
+    return "" if found is None else f"{max(found, 0) / 2**20:,.0f} MiB"
 
 
 def published_table() -> Table:

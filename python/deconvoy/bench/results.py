@@ -1,8 +1,14 @@
-"""Result files: versioned JSON, whole at every moment."""
+"""Result files: versioned JSON lines, first about the series, then one for each run as it comes.
+
+A line is written by one call and ends with a line feed: a kill at any point leaves at most a last
+line that is not whole, which no reader takes.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +17,12 @@ from deconvoy.errors import UserError
 from deconvoy.files import write_whole
 
 # Raised with every change of the layout; `load` brings older files up to it.
-VERSION = 3
+VERSION = 4
+
+# From this one on a file is lines.
+FIRST_OF_LINES = 4
+
+SUFFIX = ".jsonl"
 
 
 @dataclass
@@ -29,6 +40,8 @@ class Run:
     # How the work is spread, and of tasks how large they are.
     mode: str | None = None
     size: int | None = None
+    # Of a cluster, by name; the machine that began the series has none.
+    machine: str = ""
 
 
 @dataclass
@@ -45,11 +58,69 @@ class Result:
     # Cells without a run: what a runtime lacks, and how a program has failed.
     skipped: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    # Of a cluster.
+    machines: dict[str, dict[str, Any]] = field(default_factory=dict)
     version: int = VERSION
+
+    def lines(self) -> Iterator[str]:
+        """The file: the first line, and those that come with time."""
+        told = {"runs", "skipped", "failed", "machines"}
+        yield line({name: value for name, value in vars(self).items() if name not in told})
+        for name, about in self.machines.items():
+            yield line({"machine": [name, about]})
+        for run in self.runs:
+            yield line({"run": asdict(run)})
+        for kind in ("skipped", "failed"):
+            for name, why in getattr(self, kind).items():
+                yield line({kind: [name, why]})
 
     def save(self, path: Path) -> None:
         """Writes it down, whole; raises OSError when it cannot."""
-        write_whole(path, json.dumps(asdict(self)))
+        write_whole(path, "".join(self.lines()))
+
+    def take(self, said: dict[str, Any]) -> None:
+        """What a line after the first says. Raises ValueError for one that says nothing known."""
+        for kind, value in said.items():
+            if kind == "run":
+                self.runs.append(a_run(value))
+            elif kind in ("machine", "skipped", "failed"):
+                name, about = value
+                kept: dict[str, Any] = getattr(self, "machines" if kind == "machine" else kind)
+                kept[str(name)] = about if kind == "machine" else str(about)
+            else:
+                raise ValueError(f"what is {kind!r}?")
+
+
+def line(data: dict[str, Any]) -> str:
+    return json.dumps(data) + "\n"
+
+
+class Journal:
+    """A result that grows, and its file with it."""
+
+    def __init__(self, result: Result, path: Path) -> None:
+        """Writes the file as the result is now. Raises OSError when it cannot."""
+        self.result = result
+        result.save(path)
+        self._handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+
+    def take(self, **said: Any) -> None:
+        """One of `run=Run`, `skipped=(name, why)`, `failed=(name, why)`,
+        `machine=(name, about)`."""
+        told = {kind: asdict(one) if isinstance(one, Run) else one for kind, one in said.items()}
+        text = line(told).encode()
+        self.result.take(told)
+        if os.write(self._handle, text) != len(text):
+            raise OSError(None, "No space left on device")
+
+    def close(self) -> None:
+        os.close(self._handle)
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def load(path: Path) -> Result:
@@ -58,13 +129,14 @@ def load(path: Path) -> Result:
     Raises UserError for a file that is none, is damaged, or was written by a newer deconvoy.
     """
     try:
-        data = json.loads(path.read_text())
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error
     except ValueError as error:
         raise UserError(f"{path}: not a result of deconvoy bench, or damaged") from error
-    is_result = isinstance(data, dict) and "runs" in data and isinstance(data.get("version"), int)
-    if not is_result:
+    first, _, rest = text.partition("\n")
+    data = parsed(path, first)
+    if not isinstance(data, dict) or not is_whole_number(data.get("version")):
         raise UserError(f"{path}: not a result of deconvoy bench")
     if data["version"] > VERSION:
         raise UserError(
@@ -73,12 +145,50 @@ def load(path: Path) -> Result:
         )
     version, data["version"] = data["version"], VERSION
     try:
-        for run in data["runs"] if version < 3 else []:
-            bring_up(run)
-        data["runs"] = [Run(**run) for run in data["runs"]]
-        return Result(**data)
-    except (AttributeError, TypeError) as error:
+        if version < FIRST_OF_LINES:
+            for run in data["runs"] if version < 3 else []:
+                bring_up(run)
+            data["runs"] = [a_run(run) for run in data["runs"]]
+            return checked(Result(**data))
+        result = checked(Result(**data))
+        # What follows the last line feed was not written to its end.
+        for each in rest.split("\n")[:-1]:
+            result.take(parsed(path, each))
+        return result
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path}: damaged: {error}") from error
+
+
+def parsed(path: Path, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: not a result of deconvoy bench, or damaged") from error
+
+
+def is_whole_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def a_run(data: dict[str, Any]) -> Run:
+    """Raises TypeError or ValueError when it is none."""
+    run = Run(**data)
+    texts = (run.runtime, run.scenario, run.machine, run.mode or "")
+    counts = (run.workers, run.order, run.size or 0)
+    is_run = isinstance(run.values, dict) and all(isinstance(text, str) for text in texts)
+    if not is_run or not all(map(is_whole_number, counts)):
+        raise ValueError("a run that is none")
+    return run
+
+
+def checked(result: Result) -> Result:
+    """Raises ValueError when a part is of another kind than it must be."""
+    parts = (result.machine, result.settings, result.runtimes, result.skipped, result.failed)
+    if not all(isinstance(part, dict) for part in (*parts, result.machines)):
+        raise ValueError("a part is no object")
+    if not isinstance(result.command, list) or not isinstance(result.created_unix_s, int | float):
+        raise ValueError("what it says of its command")
+    return result
 
 
 def bring_up(run: dict[str, Any]) -> None:

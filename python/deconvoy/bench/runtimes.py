@@ -53,8 +53,9 @@ class Runtime:
     # Where its traces are kept; None: nowhere, only what they cost matters.
     traces: Path | None = None
 
-    def command(self, scenario: str, program: str) -> list[str]:
-        """The command of a scenario's program, without its arguments.
+    def command(self, scenario: str, program: str, shared: str = "") -> list[str]:
+        """The command of a scenario's program, without its arguments. `shared`: what it has in
+        common with the programs of other scenarios.
 
         Raises Lacks where there is no such program, RunFailed where it does not compile.
         """
@@ -65,7 +66,8 @@ class Runtime:
             source = SCENARIOS / scenario / self.installed.language.file_name(program)
             if not source.exists():
                 raise Lacks(f"no program in {self.installed.language.name}")
-            return languages.command(self.installed, source)
+            common = self.installed.language.file_name(shared, shared=True)
+            return languages.command(self.installed, source, SCENARIOS / common if shared else None)
         assert self.python is not None
         return [self.python, str(SCENARIOS / scenario / f"{program}.py")]
 
@@ -186,15 +188,22 @@ def _simulated(name: str) -> Runtime:
     return Runtime(name, description, simulation=simulation, traced=traced)
 
 
-def choose(patterns: list[str], traces: Path | None = None) -> tuple[list[Runtime], dict[str, str]]:
+# Runtimes by name, and why others are not there.
+Available = tuple[dict[str, Interpreter | Installed], dict[str, str]]
+
+
+def choose(
+    patterns: list[str], traces: Path | None = None, there: Available | None = None
+) -> tuple[list[Runtime], dict[str, str]]:
     """The runtimes that the patterns name, in their order: `c`, `ruby`, `cpython*+adaptive`,
     `cpython3.11+timeout:interval=1ms`, `cpython3.11+stock+trace`, `lab:timer:10ms`,
     `sim:timer:10ms@8`. A policy is only put under a
-    CPython that it can serve. `traces`: a folder to keep traces in.
+    CPython that it can serve. `traces`: a folder to keep traces in. `there`: what is available;
+    default: what this machine has.
 
     Raises UserError for a pattern that names nothing here; what is known and missing is skipped.
     """
-    found, missing = available()
+    found, missing = there or available()
     skipped: dict[str, str] = {}
     chosen: dict[str, Runtime] = {}
     for pattern in patterns:

@@ -1,4 +1,4 @@
-"""The experiments: how one run of each is made and what it yields."""
+"""A cell of the matrix: how one run of it is made, and what that yields."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deconvoy import mixes
+from deconvoy import output
 from deconvoy.bench import simulated
 from deconvoy.bench.mixed import MIX, run_mix
 from deconvoy.bench.process import Lacks, RunFailed, Server, run_to_end, switches
 from deconvoy.bench.respond import latencies_ns
 from deconvoy.bench.runtimes import SCENARIOS, Runtime, companions
 from deconvoy.bench.stats import jain
-from deconvoy.bench.summary import MODES
 from deconvoy.crashes import noted
-from deconvoy.errors import UserError
 
 # A server's threads run this long before anything is measured, in seconds.
 WARM_UP_S = 0.2
@@ -31,11 +30,33 @@ ALONE_S = 0.5
 # A client that waits for answers stops after as long as the simulator's.
 LIMIT = ("--limit", str(simulated.LIMIT_S))
 
+# One of thousands of requests, so long.
+SOCKETS_LIMIT = ("--limit", "300")
+
 # A request of `respond` waits so long, in seconds.
 WAIT_S = 1.0
 
 # The first messages warm up the client, the connection and the policy; they are not counted.
 WARM_UP_MESSAGES = 20
+
+
+# Scenarios that are made of tasks: the program, what it is told, and whether it wants the images.
+TASKS: dict[str, tuple[str, list[str], bool]] = {
+    "fib": ("fib", [], False),
+    "kmeans": ("kmeans", [], True),
+    "kmeans-numpy": ("kmeans", ["--numpy", "1"], True),
+    "knn": ("knn", [], True),
+    "knn-numpy": ("knn", ["--numpy", "1"], True),
+    "trees": ("trees", [], False),
+    "granularity": ("granularity", [], False),
+    "granularity-c": ("granularity", ["--digest", "1"], False),
+}
+
+# Those that other languages have, too.
+SHARED_TASKS = ("fib", "kmeans", "knn", "trees")
+
+# Of `format`: how its setting is read.
+DESIGNS = ("mutex", "rwlock", "epoch", "own")
 
 
 @dataclass(frozen=True)
@@ -49,6 +70,24 @@ class Case:
     switch_interval_s: float | None = None
     mode: str | None = None
     size: int | None = None
+
+    @property
+    def name(self) -> str:
+        """For a person, and for what is told of cells that have no run."""
+        name = f"{self.scenario} {self.runtime.name}"
+        if self.mode is not None:
+            name += f", {self.mode}" + f" x {self.workers}" * (self.workers > 1)
+        elif not self.scenario.startswith(MIX):
+            name += f", {self.workers} threads"
+        if self.size is not None:
+            name += f", size {self.size}"
+        if self.switch_interval_s is not None:
+            name += f", switch interval {output.time_text(self.switch_interval_s * 1e9)}"
+        return name
+
+    def data(self) -> dict[str, Any]:
+        """As a result file has it; the runtime by its name."""
+        return vars(self) | {"runtime": self.runtime.name}
 
 
 def _arguments(case: Case) -> list[str]:
@@ -138,11 +177,16 @@ def run_tasks(seed: int, case: Case) -> dict[str, Any]:
 
     Raises Lacks where the runtime lacks the mode, or what the work needs.
     """
-    program, option = TASKS[case.scenario]
-    if case.runtime.python is None:
-        raise Lacks("only CPython has a program for it")
-    command = case.runtime.command(program, program) + _arguments(case) + option
+    program, option, has_images = TASKS[case.scenario]
+    is_language = case.runtime.installed is not None
+    if case.runtime.python is None and not is_language:
+        raise Lacks("no program for it")
+    if is_language and (option or program not in SHARED_TASKS):
+        raise Lacks("only Python has a program for it")
+    command = case.runtime.command(program, program, shared="tasks") + _arguments(case) + option
     command += ["--mode", str(case.mode), "--work", str(case.work)]
+    if has_images:
+        command += ["--data", str(SCENARIOS / "digits.csv")]
     if case.size is not None:
         command += ["--size", str(case.size)]
     return _run_with_companions(command, case.runtime)
@@ -171,126 +215,55 @@ def run_respond(seed: int, case: Case) -> dict[str, Any]:
         return values | {"latency_ns": latencies_ns(responses, case.workers, WAIT_S)}
 
 
-def _run_with_companions(command: list[str], runtime: Runtime) -> dict[str, Any]:
+def run_sockets(seed: int, case: Case) -> dict[str, Any]:
+    """One run of `respond` over sockets. Yields `open_s` (until all connections were open),
+    `elapsed_s` (from the first request to the last response), `latency_ns` (of every request,
+    beyond what each waits), and the kernel's accounting of the server."""
+    command = case.runtime.command("respond", "respond")
+    command += ["--mode", str(case.mode), "--workers", str(case.workers)]
+    command += ["--wait", repr(WAIT_S), "--sockets", "1"]
+    client = [sys.executable, str(SCENARIOS / "respond" / "client.py")]
+    with _environment(case.runtime) as environment, Server(command, environment) as server:
+        asked = ["--port", str(server.port), "--workers", str(case.workers), *SOCKETS_LIMIT]
+        try:
+            seen = run_to_end([*client, *asked], _plain())
+        except RunFailed as error:
+            raise server.blamed(error) from error
+        values = server.finish()
+    wait_ns = round(WAIT_S * 1e9)
+    told = {name: seen[name] for name in ("open_s", "elapsed_s", "open")}
+    return values | told | {"latency_ns": [late - wait_ns for late in seen["latency_ns"]]}
+
+
+def run_format(seed: int, case: Case) -> dict[str, Any]:
+    """One run of `format`. Yields `elapsed_s`, the `result` for checking, and the kernel's
+    accounting."""
+    if case.runtime.python is None and case.runtime.installed is None:
+        raise Lacks("no program for it")
+    command = case.runtime.command("format", "format") + _arguments(case)
+    command += ["--mode", str(case.mode), "--work", str(case.work)]
+    command += ["--design", case.scenario.partition("-")[2]]
+    return _run_with_companions(command, case.runtime)
+
+
+@contextmanager
+def _environment(runtime: Runtime) -> Iterator[dict[str, str]]:
+    """That of a run, in which a CPython finds deconvoy and what is installed beside it."""
     environment = runtime.environment()
     if runtime.python is None:
-        return run_to_end(command, environment)
+        yield environment
+        return
     with companions(runtime.python) as folders:
         folders += environment.get("PYTHONPATH", "").split(os.pathsep)
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
+        yield environment
+
+
+def _run_with_companions(command: list[str], runtime: Runtime) -> dict[str, Any]:
+    with _environment(runtime) as environment:
         return run_to_end(command, environment)
 
 
-def _run_mix(seed: int, case: Case) -> dict[str, Any]:
+def run_workload(seed: int, case: Case) -> dict[str, Any]:
     """One run of a workload, see `mixed`."""
     return run_mix(seed, case.runtime, case.scenario, case.switch_interval_s)
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """An experiment: its title, what it takes by default, and how to run it once."""
-
-    name: str
-    title: str
-    run: Callable[[int, Case], dict[str, Any]]
-    work: int
-    quick_work: int
-    workers: tuple[int, ...]
-    # Of tasks: how they are run, and how large they are.
-    modes: tuple[str | None, ...] = (None,)
-    sizes: tuple[int | None, ...] = (None,)
-
-
-# Scenarios that are made of tasks: the program, and what it is told.
-TASKS: dict[str, tuple[str, list[str]]] = {
-    "fib": ("fib", []),
-    "kmeans": ("kmeans", []),
-    "kmeans-numpy": ("kmeans", ["--numpy", "1"]),
-    "knn": ("knn", []),
-    "knn-numpy": ("knn", ["--numpy", "1"]),
-    "trees": ("trees", []),
-    "granularity": ("granularity", []),
-    "granularity-c": ("granularity", ["--digest", "1"]),
-}
-
-TASK_MODES = tuple(mode for mode in MODES if mode != "green")
-
-# Of a task, in microseconds.
-GRAINS = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000)
-
-
-def _tasks(
-    name: str,
-    title: str,
-    work: int,
-    quick_work: int,
-    modes: tuple[str, ...] = TASK_MODES[:-1],
-    sizes: tuple[int | None, ...] = (None,),
-) -> Scenario:
-    return Scenario(name, title, run_tasks, work, quick_work, (2,), modes, sizes)
-
-
-SCENARIO_LIST = (
-    Scenario(
-        "messaging",
-        "echo of 8 KiB messages beside CPU-bound threads",
-        run_messaging,
-        work=1000,
-        quick_work=200,
-        workers=(0, 1),
-        modes=("thread", "green"),
-    ),
-    Scenario(
-        "countdown",
-        "one loop, then split over threads",
-        run_countdown,
-        work=100_000_000,
-        quick_work=20_000_000,
-        workers=(2,),
-        modes=("sequential", "thread", "fork"),
-    ),
-    Scenario(
-        "respond",
-        "requests that overlap",
-        run_respond,
-        work=0,
-        quick_work=0,
-        workers=(1000,),
-        modes=("fork", "thread", "green", "future-thread", "future-fork"),
-    ),
-    _tasks("fib", "a Fibonacci number, again and again", 20_000, 1000, sizes=(16,)),
-    _tasks("kmeans", "groups of images", 10, 3),
-    _tasks("kmeans-numpy", "groups of images, by NumPy", 10, 3),
-    _tasks("knn", "nearest neighbours of images", 120, 40),
-    _tasks("knn-numpy", "nearest neighbours of images, by NumPy", 120, 40),
-    _tasks("trees", "cyclic garbage", 300, 50, sizes=(11,)),
-    _tasks("granularity", "the smallest task worth a future", 0, 0, TASK_MODES[1:-1], GRAINS),
-    _tasks("granularity-c", "the same, without the GIL", 0, 0, TASK_MODES[1:-1], GRAINS),
-)
-
-# What is run if nothing is named.
-DEFAULT = ("messaging", "countdown")
-
-
-def scenario_named(name: str) -> Scenario:
-    """The scenario of that name; `mix:NAME` or `mix:FILE` is a workload.
-
-    Raises UserError when there is none, or the workload makes no sense.
-    """
-    for one in SCENARIO_LIST:
-        if one.name == name:
-            return one
-    if name.startswith(MIX):
-        mixes.load(name.removeprefix(MIX))
-        return Scenario(name, "a workload", _run_mix, work=0, quick_work=0, workers=(0,))
-    have = ", ".join(one.name for one in SCENARIO_LIST)
-    raise UserError(f"no scenario {name!r}; there are {have}, mix:NAME and mix:FILE")
-
-
-def scenarios_named(names: Sequence[str]) -> list[Scenario]:
-    """The scenarios of those names; `mix` alone is every workload that comes with the project."""
-    found: dict[str, Scenario] = {}
-    for name in names:
-        of = [f"{MIX}{mix}" for mix in mixes.names()] if name == MIX.removesuffix(":") else [name]
-        found |= {each: scenario_named(each) for each in of}
-    return list(found.values())

@@ -16,13 +16,15 @@ from rich.console import Console
 
 from deconvoy import __version__, output
 from deconvoy.bench import machine
+from deconvoy.bench.catalogue import scenario_named
 from deconvoy.bench.mixed import MIX
 from deconvoy.bench.plan import measure, order
 from deconvoy.bench.process import Lacks, RunFailed
-from deconvoy.bench.results import Result, Run
-from deconvoy.bench.runtimes import Runtime
-from deconvoy.bench.scenario import Case, scenario_named
+from deconvoy.bench.results import SUFFIX, Journal, Result, Run
+from deconvoy.bench.runtimes import Available, Runtime, choose
+from deconvoy.bench.scenario import Case
 from deconvoy.bench.simulated import SIM
+from deconvoy.errors import UserError
 from deconvoy.output import counted
 
 # Between two words on how far it is, in seconds.
@@ -44,10 +46,32 @@ def new_result(
     )
 
 
-def new_name(stem: str) -> Path:
-    """A name that no file here has."""
+def cases_from(result: Result, path: Path, there: Available | None = None) -> list[Case]:
+    """The cells that a series has been made of, to go on with it.
+
+    Raises UserError when the file does not say, or a runtime is another one by now.
+    """
+    try:
+        told = [dict(case) for case in result.settings["cases"]]
+        names = list(dict.fromkeys(case["runtime"] for case in told))
+        traces = result.settings["traces"]
+        chosen, _ = choose(names, traces and Path(traces), there)
+        known = {one.name: one for one in chosen}
+        for name in names:
+            is_now = known[name].description if name in known else "no longer there"
+            if is_now != result.runtimes[name]:
+                was = result.runtimes[name]
+                raise UserError(f"{path}: cannot go on: {name} was {was}, and is {is_now}")
+        return [Case(**case | {"runtime": known[case["runtime"]]}) for case in told]
+    except (KeyError, TypeError, ValueError):
+        raise UserError(f"{path}: does not say what is left to run: run it anew") from None
+
+
+def new_name(stem: str, folder: Path | None = None) -> Path:
+    """A name that no file here, or in the folder, has."""
+    place = folder or Path()
     names = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
-    return next(path for name in names if not (path := Path(f"{name}.json")).exists())
+    return next(path for name in names if not (path := place / f"{name}{SUFFIX}").exists())
 
 
 class Sayer:
@@ -71,40 +95,56 @@ class Sayer:
 
 
 def execute(result: Result, cases: list[Case], rounds: int, path: Path, console: Console) -> None:
-    """Runs all cases `rounds` times and writes the result after every run."""
+    """Runs all cases `rounds` times, but for those runs that the result has, and keeps each as it
+    comes. Raises OSError when it cannot be kept."""
+    result.settings |= {"rounds": rounds, "cases": [case.data() for case in cases]}
     total = rounds * len(cases)
+    left = list(still_to_run(result, cases))
+    there = f"{total - len(left)} are there; " if len(left) < total else ""
     console.print(
         f"deconvoy: {counted(total, 'run')}, {rounds} of each of {counted(len(cases), 'case')}; "
-        f"results go to {output.plain(str(path))} as they come",
+        f"{there}results go to {output.plain(str(path))} as they come",
         soft_wrap=True,
     )
-    sayer = Sayer(total, len(cases), console, time.monotonic())
-    progress = output.bar(console)
-    failed: set[Case] = set()
+    sayer = Sayer(len(left), min(len(cases), len(left)), console, time.monotonic())
     quiet = machine.Quiet(functools.partial(say_waits, console))
-    with progress:
-        task = progress.add_task("", total=total)
-        for number, case in enumerate(order(cases, rounds, seed=result.settings["seed"])):
-            name = f"{case.scenario} {case.runtime.name}"
-            if case.mode is not None:
-                name += f", {case.mode}" + f" x {case.workers}" * (case.workers > 1)
-            elif not case.scenario.startswith(MIX):
-                name += f", {case.workers} threads"
-            progress.update(task, description=name)
-            if case not in failed:
-                try:
-                    seed = result.settings["seed"] + number
-                    run = functools.partial(scenario_named(case.scenario).run, seed)
-                    with named_traces(case) as anew:
-                        attempt = functools.partial(run_anew, run, anew)
-                        result.runs.append(measure(case, number, attempt, quiet=quiet))
-                except RunFailed as error:
-                    failed.add(case)
-                    told = result.skipped if isinstance(error, Lacks) else result.failed
-                    told[name] = str(error)
-                result.save(path)
+    with Journal(result, path) as journal, output.bar(console) as progress:
+        task = progress.add_task("", total=total, completed=total - len(left))
+        for count, (number, case) in enumerate(left, 1):
+            progress.update(task, description=case.name)
+            if not is_told(result, case):
+                journal.take(**run_once(case, number, result.settings["seed"] + number, quiet))
             progress.advance(task)
-            sayer.done(number + 1, time.monotonic())
+            sayer.done(count, time.monotonic())
+
+
+def still_to_run(result: Result, cases: Sequence[Case]) -> Iterator[tuple[int, Case]]:
+    """The places in the order of runs that have none yet, with their cases."""
+    done = {run.order for run in result.runs}
+    in_order = order(cases, result.settings["rounds"], result.settings["seed"])
+    for number, case in enumerate(in_order):
+        if number not in done and not is_told(result, case):
+            yield number, case
+
+
+def is_told(result: Result, case: Case) -> bool:
+    """Whether it is known that a case cannot be run."""
+    return case.name in result.skipped or case.name in result.failed
+
+
+def run_once(case: Case, number: int, seed: int, quiet: machine.Quiet) -> dict[str, Any]:
+    """What is told of one run: `run=…`, `skipped=…` or `failed=…`, see `Journal`."""
+    run = functools.partial(scenario_named(case.scenario).run, seed)
+    try:
+        with named_traces(case) as anew:
+            attempt = functools.partial(run_anew, run, anew)
+            made = measure(case, number, attempt, quiet=quiet)
+    except Lacks as error:
+        return {"skipped": (case.name, str(error))}
+    except RunFailed as error:
+        return {"failed": (case.name, str(error))}
+    quiet.ran(made.quiet)
+    return {"run": made}
 
 
 def run_anew(
@@ -150,16 +190,37 @@ def runnable(run: Run) -> int:
     return sum(group["threads"] for group in groups)
 
 
-def show_doubts(result: Result, console: Console) -> None:
-    """Prints what a reader should know beside the numbers, what was skipped, and what failed."""
+def doubts_of(result: Result) -> list[str]:
+    """What a reader should know beside the numbers, what was skipped, and what failed."""
     real = [run for run in result.runs if not run.runtime.startswith(SIM)]
-    found = machine.doubts(result.machine, max(map(runnable, real), default=0))
+    found = [f"note: {doubt}" for doubt in machine_doubts(result, real)]
     unquiet = sum(not run.quiet for run in result.runs)
     if unquiet:
-        found.append(f"{unquiet} of {len(result.runs)} runs were made beside other work")
-    for doubt in found:
-        console.print(f"note: {doubt}")
-    for name, reason in result.skipped.items():
-        console.print(f"skipped: {output.plain(name)}: {output.plain(reason)}")
-    for name, reason in result.failed.items():
-        console.print(f"failed: {output.plain(name)}: {output.plain(reason)}")
+        found.append(f"note: {unquiet} of {len(result.runs)} runs were made beside other work")
+    missing = how_many_are_missing(result)
+    if missing:
+        found.append(
+            f"note: {counted(missing, 'run')} of the series are missing: it can be resumed"
+        )
+    found += [f"skipped: {name}: {reason}" for name, reason in result.skipped.items()]
+    return found + [f"failed: {name}: {reason}" for name, reason in result.failed.items()]
+
+
+def machine_doubts(result: Result, real: Sequence[Run]) -> list[str]:
+    if not result.machine:
+        return []
+    return machine.doubts(result.machine, max(map(runnable, real), default=0))
+
+
+def how_many_are_missing(result: Result) -> int:
+    """Runs of a series that was interrupted."""
+    cases, rounds = result.settings.get("cases"), result.settings.get("rounds")
+    if not isinstance(cases, list) or not isinstance(rounds, int):
+        return 0
+    told = len(result.skipped) + len(result.failed)
+    return max(len(cases) * rounds - len(result.runs), 0) if not told else 0
+
+
+def show_doubts(result: Result, console: Console) -> None:
+    for line in doubts_of(result):
+        console.print(output.plain(line), soft_wrap=True)

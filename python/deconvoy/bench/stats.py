@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 CONFIDENCE = 0.95
 RESAMPLES = 5_000
@@ -35,26 +37,25 @@ def estimate(samples: Sequence[float], seed: int = 0) -> Estimate:
     """
     if not samples:
         raise ValueError("no samples")
-    values = np.asarray(samples, dtype=float)
+    values = np.sort(np.asarray(samples, dtype=float))
     median = float(np.median(values))
     if len(values) < 3:
-        return Estimate(median, float(values.min()), float(values.max()), len(values))
-    from scipy.stats import bootstrap
+        return Estimate(median, float(values[0]), float(values[-1]), len(values))
+    below, above = _medians(len(values), seed)
+    tails = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
+    low, high = np.quantile((values[below] + values[above]) / 2, tails)
+    # Interpolation rounds, and may end a bit beyond the median.
+    return Estimate(median, min(float(low), median), max(float(high), median), len(values))
 
-    if values.min() == values.max():
-        return Estimate(median, median, median, len(values))
-    interval = bootstrap(
-        (values,),
-        np.median,
-        n_resamples=RESAMPLES,
-        confidence_level=CONFIDENCE,
-        method="percentile",
-        random_state=seed,
-    ).confidence_interval
-    # Interpolation rounds, and may end a bit beyond the samples.
-    low = max(float(interval.low), float(values.min()))
-    high = min(float(interval.high), float(values.max()))
-    return Estimate(median, min(low, median), max(high, median), len(values))
+
+@cache
+def _medians(count: int, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The two ranks between which the median of each resample of `count` sorted samples lies: they
+    are the same for all samples of one number."""
+    drawn = np.random.default_rng(seed).integers(0, count, (RESAMPLES, count))
+    below, above = (count - 1) // 2, count // 2
+    drawn.partition((below, above))
+    return drawn[:, below].copy(), drawn[:, above].copy()
 
 
 def quantile(samples: Sequence[float], q: float) -> float:

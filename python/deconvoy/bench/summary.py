@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from deconvoy import output
 from deconvoy.bench.results import Result, Run
 from deconvoy.bench.stats import Estimate, estimate, quantile
 
@@ -29,28 +30,83 @@ class Key:
     switch_interval_s: float | None
     mode: str | None = None
     size: int | None = None
+    # Of a cluster: nothing is compared across two.
+    machine: str = ""
+
+    @property
+    def full_runtime(self) -> str:
+        """The runtime, with what is set in it, and where it ran."""
+        name = self.runtime
+        if self.switch_interval_s is not None:
+            name += f", switch interval {output.time_text(self.switch_interval_s * 1e9)}"
+        return f"{name} on {self.machine}" if self.machine else name
+
+    @property
+    def name(self) -> str:
+        """For a person, in one line."""
+        parts = [self.scenario, self.full_runtime]
+        if self.mode is not None:
+            parts.append(self.mode)
+        parts.append(f"x {self.workers}")
+        if self.size is not None:
+            parts.append(f"size {self.size}")
+        return ", ".join(parts)
+
+
+class Estimates(Mapping[str, Estimate]):
+    """An estimate of each value of some runs, made when it is asked for."""
+
+    def __init__(self, samples: dict[str, list[float]]) -> None:
+        self.samples = samples
+        self._made: dict[str, Estimate] = {}
+
+    def __getitem__(self, name: str) -> Estimate:
+        if name not in self._made:
+            self._made[name] = estimate(self.samples[name])
+        return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.samples
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.samples)
+
+    def __len__(self) -> int:
+        return len(self.samples)
 
 
 @dataclass(frozen=True)
 class Cell:
     key: Key
-    estimates: dict[str, Estimate]
-    runs: int
-    unquiet: int
+    runs: list[Run]
+    estimates: Estimates
+
+    @property
+    def unquiet(self) -> int:
+        """Of its runs, how many were made beside other work."""
+        return sum(not run.quiet for run in self.runs)
 
     def median(self, name: str) -> float | None:
         found = self.estimates.get(name)
         return found.median if found else None
 
+    def samples(self, name: str) -> list[float]:
+        """The value of each run, in their order; without those that have none."""
+        return self.estimates.samples.get(name, [])
+
     def row(self) -> dict[str, Any]:
         """For JSON: what the cell is of, how many runs, and its estimates by name."""
         estimates = {name: asdict(value) for name, value in sorted(self.estimates.items())}
-        counts = {"runs": self.runs, "unquiet": self.unquiet}
+        counts = {"runs": len(self.runs), "unquiet": self.unquiet}
         return asdict(self.key) | counts | {"estimates": estimates}
 
 
 def _values(run: Run) -> dict[str, float]:
-    values = {name: value for name, value in run.values.items() if isinstance(value, int | float)}
+    values = {
+        name: float(value)
+        for name, value in run.values.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
     latencies = run.values.get("latency_ns")
     if latencies:
         values |= {name: quantile(latencies, q) for name, q in _LATENCY_QUANTILES.items()}
@@ -61,29 +117,30 @@ def cells(result: Result) -> dict[Key, Cell]:
     """An estimate of every value of every cell, over its runs, in the command's order."""
     grouped: dict[Key, list[Run]] = {}
     for run in result.runs:
-        key = Key(run.scenario, run.runtime, run.workers, run.switch_interval_s, run.mode, run.size)
+        key = Key(
+            *(run.scenario, run.runtime, run.workers, run.switch_interval_s),
+            *(run.mode, run.size, run.machine),
+        )
         grouped.setdefault(key, []).append(run)
-    runtimes = list(result.runtimes)
-    modes = list(dict.fromkeys(run.mode for run in result.runs))
+    runtimes = list(dict.fromkeys([*result.runtimes, *(run.runtime for run in result.runs)]))
+    modes = list(dict.fromkeys([*MODES, *(run.mode for run in result.runs)]))
 
-    def place(key: Key) -> tuple[str, int, int, int, int, float]:
+    def place(key: Key) -> tuple[str, str, int, int, int, int, float]:
         # Longer switch intervals first; the default, which is the longest, before them.
         interval = key.switch_interval_s
         shorter = 0.0 if interval is None else 1 / interval
-        mode = MODES.index(key.mode) if key.mode in MODES else modes.index(key.mode)
-        runtime = runtimes.index(key.runtime)
-        return key.scenario, runtime, key.size or 0, mode, key.workers, shorter
+        mode, runtime = modes.index(key.mode), runtimes.index(key.runtime)
+        return key.scenario, key.machine, runtime, key.size or 0, mode, key.workers, shorter
 
     return {key: _cell(key, grouped[key]) for key in sorted(grouped, key=place)}
 
 
 def _cell(key: Key, runs: list[Run]) -> Cell:
-    all_values = [_values(run) for run in runs]
-    names = {name for values in all_values for name in values}
-    estimates = {
-        name: estimate([values[name] for values in all_values if name in values]) for name in names
-    }
-    return Cell(key, estimates, len(runs), sum(not run.quiet for run in runs))
+    samples: dict[str, list[float]] = {}
+    for run in runs:
+        for name, value in _values(run).items():
+            samples.setdefault(name, []).append(value)
+    return Cell(key, runs, Estimates(samples))
 
 
 def dominates(one: Cell, other: Cell, latency: str = "p99_ns") -> bool:

@@ -49,12 +49,6 @@ def seconds(found: Estimate | None) -> str:
     return f"{found.median:.3f} [{found.low:.3f}, {found.high:.3f}]"
 
 
-def _name(key: Key) -> str:
-    if key.switch_interval_s is None:
-        return key.runtime
-    return f"{key.runtime}, switch interval {output.time_text(key.switch_interval_s * 1e9)}"
-
-
 def _ns(cell: Cell, name: str) -> str:
     median = cell.median(name)
     return "" if median is None else output.time_text(median)
@@ -107,7 +101,7 @@ def messaging_table(result: Result) -> Table:
         if gave_up:
             total = f"{answered:.0f} of {asked:.0f} in {cell.median('elapsed_s'):.0f}"
         table.add_row(
-            _name(key),
+            key.full_runtime,
             *(str(key.mode),) * has_modes,
             str(key.workers),
             total,
@@ -132,7 +126,7 @@ def countdown_table(result: Result) -> Table:
             continue
         one = found.get(replace(key, workers=1, mode="sequential"))
         table.add_row(
-            _name(key),
+            key.full_runtime,
             str(key.mode),
             str(key.workers),
             seconds(cell.estimates.get("elapsed_s")),
@@ -156,7 +150,7 @@ def mix_table(result: Result) -> Table:
         jain = cell.median("jain")
         table.add_row(
             "" if name == shown else output.plain(name),
-            _name(key),
+            key.full_runtime,
             _ns(cell, "p50_ns"),
             _ns(cell, "p99_ns"),
             percent(cell.median("kept")),
@@ -184,9 +178,9 @@ def pareto_table(result: Result) -> Table:
         verdicts = []
         for latency in ("p50_ns", "p99_ns"):
             better = dominated_by(cell, points, latency)
-            verdicts.append(_name(better[0].key) if better else "none: on the front")
+            verdicts.append(better[0].key.full_runtime if better else "none: on the front")
         table.add_row(
-            _name(key),
+            key.full_runtime,
             str(key.workers),
             _ns(cell, "p50_ns"),
             _ns(cell, "p99_ns"),

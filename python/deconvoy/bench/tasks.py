@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rich.table import Table
 
 from deconvoy import output
@@ -47,14 +49,12 @@ def tasks_table(result: Result, scenario: str) -> Table:
             "" if gc is None else f"{gc:.3f}",
         ]
         size = [str(key.size)] if sizes else []
-        table.add_row(key.runtime, *size, str(key.mode), *row)
+        table.add_row(key.full_runtime, *size, str(key.mode), *row)
     return table
 
 
 def _sequential(key: Key, found: dict[Key, Cell]) -> Cell | None:
-    return found.get(
-        Key(key.scenario, key.runtime, 1, key.switch_interval_s, "sequential", key.size)
-    )
+    return found.get(replace(key, workers=1, mode="sequential"))
 
 
 def _speedup(cell: Cell, of: Cell | None) -> str:
@@ -71,7 +71,7 @@ def granularity_table(result: Result, scenario: str) -> Table:
     rows: dict[tuple[str, str, int], list[Cell]] = {}
     for key, cell in cells(result).items():
         if key.scenario == scenario:
-            rows.setdefault((key.runtime, str(key.mode), key.workers), []).append(cell)
+            rows.setdefault((key.full_runtime, str(key.mode), key.workers), []).append(cell)
     numbers = ("workers", "overhead", "no slower", "all of it", "best speed-up")
     title = f"{scenario}: the smallest task worth a future"
     table = output.table("runtime", "mode", *numbers, title=title, numbers=numbers)

@@ -1,4 +1,4 @@
-"""`deconvoy report`: what a trace says, for a person or as JSON."""
+"""`deconvoy report`: what a trace or a result says, for a person, as JSON, or drawn."""
 
 import json
 import sys
@@ -7,32 +7,69 @@ from pathlib import Path
 import click
 
 from deconvoy import page
+from deconvoy.errors import UserError
 from deconvoy.files import check_new
 from deconvoy.output import complain, console, plain, working
 from deconvoy.summary import print_report, unmatched
 from deconvoy.traces import find_traces, load_all
 
+EXAMPLES = """\b
+Examples:
+  deconvoy report app.deconvoy --process 4711
+  deconvoy report app.deconvoy --html app.html
+  deconvoy report deconvoy-bench-countdown.jsonl --html countdown.html --svg plots"""
 
-@click.command(epilog="Example: deconvoy report app.deconvoy --process 4711")
-@click.argument("path", type=click.Path(path_type=Path))
+# What is written in place of what is printed, and of what.
+FILE = click.Path(path_type=Path)
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("path", type=FILE)
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for a program.")
 @click.option(
     "--html",
     "page_path",
-    type=click.Path(path_type=Path),
+    type=FILE,
     metavar="FILE",
-    help="Write it as a page with a timeline that can be zoomed; it needs no network.",
+    help="Write it as a page that needs no network: of a trace with a timeline that can be "
+    "zoomed, of a result with its plots.",
 )
-@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
-@click.option("--process", type=int, metavar="PID", help="Only this process.")
+@click.option("--markdown", type=FILE, metavar="FILE", help="Write the tables of a result.")
+@click.option("--csv", "csv_path", type=FILE, metavar="FILE", help="Write all medians of a result.")
+@click.option("--svg", type=FILE, metavar="FOLDER", help="Write the plots of a result there.")
+@click.option("--png", type=FILE, metavar="FOLDER", help="The same as pictures of points.")
+@click.option("--force", is_flag=True, help="Replace FILE, or the plots in FOLDER, if they exist.")
+@click.option("--process", type=int, metavar="PID", help="Of traces: only this process.")
 def report(
-    path: Path, as_json: bool, page_path: Path | None, force: bool, process: int | None
+    path: Path,
+    as_json: bool,
+    page_path: Path | None,
+    markdown: Path | None,
+    csv_path: Path | None,
+    svg: Path | None,
+    png: Path | None,
+    force: bool,
+    process: int | None,
 ) -> None:
-    """Say who held the GIL and who waited, for how long, and what is wrong with that.
+    """Say what a trace or a result of the bench says.
 
-    PATH is a trace file or a folder of them; the findings come last, the worst first. Many threads
-    whose names differ in digits only are one row; --json has each.
+    PATH is a trace file or a folder of them: who held the GIL and who waited, for how long, and
+    what is wrong with that; the findings come last, the worst first. Many threads whose names
+    differ in digits only are one row; --json has each.
+
+    Or PATH is a result of deconvoy bench, or a folder of them, taken as one: its tables, or with
+    --html, --markdown, --csv, --svg and --png what they are for.
     """
+    only_of_results = [markdown, csv_path, svg, png]
+    if is_of_bench(path):
+        from deconvoy.bench.reporting import Outputs, report_result
+
+        if process is not None:
+            raise UserError(f"{path} is a result of the bench: --process is of traces")
+        report_result(path, Outputs(page_path, markdown, csv_path, svg, png), force, as_json)
+        return
+    if any(one is not None for one in only_of_results):
+        raise UserError(f"{path} is no result of the bench: only --html and --json are of traces")
     if page_path is not None:
         check_new(page_path, force)
     traces = find_traces(path, process)
@@ -58,3 +95,14 @@ def report(
         for why in unreadable:
             complain(why)
         sys.exit(2)
+
+
+def is_of_bench(path: Path) -> bool:
+    """Whether PATH is a result, or a folder that has results and no traces."""
+    try:
+        from deconvoy.bench.store import is_result
+    except ImportError:
+        return False
+    if not path.is_dir():
+        return path.is_file() and is_result(path)
+    return any(map(is_result, path.iterdir()))

@@ -1,0 +1,430 @@
+"""A result as plots: time against workers, latencies, ways to spread work, published figures.
+
+Colours are those of Okabe and Ito, which colour-blind people tell apart; each series has its own
+marker, too, for print.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, ScalarFormatter
+
+from deconvoy import output
+from deconvoy.bench.formats import is_format
+from deconvoy.bench.respond import SIMULATED, SOCKETS
+from deconvoy.bench.results import Result
+from deconvoy.bench.scaling import LEAST_COUNTS, SAME_WORK, speedup, terms
+from deconvoy.bench.summary import MODES, Cell, Key, cells
+from deconvoy.bench.table import published
+
+# In a page these stand for the colours of its text and of its lines.
+INK, FAINT, LINE = "#1c2128", "#667080", "#d8dde4"
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#8a6d3b")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
+
+# Of a row in a plot with a line a runtime, and of a small plot among several, in inches.
+ROW, WIDTH, SMALL = 0.27, 9.6, 2.5
+
+# Small plots beside one another.
+ACROSS = 4
+
+# What a page or a file is drawn with; text stays text.
+STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "the same each time",
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "text.color": INK,
+    "axes.edgecolor": LINE,
+    "axes.labelcolor": FAINT,
+    "axes.titlesize": 9,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": LINE,
+    "grid.linewidth": 0.6,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "legend.frameon": False,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "savefig.facecolor": "none",
+}
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A plot: its name in a file's name, what it shows, and how it is read."""
+
+    name: str
+    title: str
+    caption: str
+    figure: Figure
+
+    def svg(self) -> str:
+        """The picture alone, to stand in a page or in a file."""
+        file = io.StringIO()
+        with matplotlib.rc_context(STYLE):
+            self.figure.savefig(file, format="svg", metadata={"Date": None})
+        text = file.getvalue()
+        return text[text.index("<svg") :]
+
+    def png(self) -> bytes:
+        """On white, for where an SVG cannot be shown."""
+        file = io.BytesIO()
+        with matplotlib.rc_context(STYLE):
+            self.figure.savefig(file, format="png", dpi=150, facecolor="white")
+        return file.getvalue()
+
+
+def drawings(result: Result) -> Iterator[Drawing]:
+    """All that the result has data for."""
+    found = cells(result)
+    for make in (against_workers, latencies, ways, published_and_measured):
+        with matplotlib.rc_context(STYLE):
+            yield from make(found)
+
+
+def look_of(mode: str | None) -> dict[str, Any]:
+    """The colour and the marker of a mode, the same in every plot."""
+    place = MODES.index(mode) if mode in MODES else len(MODES)
+    colour = INK if mode == "sequential" else COLOURS[(place - 1) % len(COLOURS)]
+    return {"color": colour, "marker": MARKERS[place % len(MARKERS)]}
+
+
+def seconds(value: float, _: object = None) -> str:
+    return output.time_text(value * 1e9).replace(".00", "")
+
+
+def with_interval(axes: Axes, x: Sequence[float], cells: Sequence[Cell], **look: Any) -> None:
+    """The medians of elapsed times against `x`, with their intervals."""
+    found = [cell.estimates["elapsed_s"] for cell in cells]
+    below = [one.median - one.low for one in found]
+    above = [one.high - one.median for one in found]
+    middles = [one.median for one in found]
+    axes.errorbar(
+        x,
+        middles,
+        yerr=[below, above],
+        markersize=5,
+        linewidth=1.4,
+        elinewidth=1,
+        capsize=2,
+        **look,
+    )
+
+
+def against_workers(found: dict[Key, Cell]) -> Iterator[Drawing]:
+    """Of each scenario of the same work: the time against the number of workers."""
+    scenarios = dict.fromkeys(
+        key.scenario for key in found if key.scenario.partition("-")[0] in SAME_WORK
+    )
+    for scenario in scenarios:
+        series = series_of(scenario, found)
+        if not series:
+            continue
+        runtimes = list(dict.fromkeys(key.full_runtime for key in series))
+        figure, places = small_plots(len(runtimes))
+        for axes, runtime in zip(places, runtimes, strict=False):
+            axes.set_title(runtime)
+            mine = {key: points for key, points in series.items() if key.full_runtime == runtime}
+            for key, points in mine.items():
+                counts = [float(count) for count in points]
+                label = f"{key.mode}" + (f", size {key.size}" if key.size else "")
+                look = look_of(key.mode)
+                with_interval(axes, counts, list(points.values()), label=label, **look)
+                draw_law(axes, points, look["color"])
+            counts_on_x(axes, {count for points in mine.values() for count in points})
+        legend_of(figure, places[: len(runtimes)])
+        yield Drawing(
+            f"workers-{scenario}",
+            f"{scenario}: time against workers",
+            "Medians with 95 % intervals, both axes logarithmic. Dotted: the universal scalability "
+            "law fitted to three or more worker counts.",
+            figure,
+        )
+
+
+def series_of(scenario: str, found: dict[Key, Cell]) -> dict[Key, dict[int, Cell]]:
+    """By runtime, mode and size, two or more worker counts; one worker of mode sequential begins
+    every series."""
+    several: dict[Key, dict[int, Cell]] = {}
+    for key, cell in found.items():
+        if key.scenario == scenario and "elapsed_s" in cell.estimates:
+            several.setdefault(replace(key, workers=0), {})[key.workers] = cell
+    made = {}
+    for key, points in several.items():
+        if key.mode == "sequential":
+            continue
+        first = several.get(replace(key, mode="sequential"), {})
+        every = dict(sorted((first | points).items()))
+        if len(every) > 1:
+            made[key] = every
+    return made
+
+
+def draw_law(axes: Axes, points: dict[int, Cell], colour: str) -> None:
+    if len(points) < LEAST_COUNTS:
+        return
+    counts = np.array(sorted(points), dtype=float)
+    medians = np.array([points[int(count)].estimates["elapsed_s"].median for count in counts])
+    one, contention, coherency = terms(counts, medians, coherent=True)
+    dense = np.geomspace(counts[0], counts[-1], 40)
+    axes.plot(dense, one / speedup(dense, contention, coherency), ":", color=colour, linewidth=1)
+
+
+def small_plots(count: int) -> tuple[Figure, list[Axes]]:
+    """So many small plots in rows; the rest of the last row is empty."""
+    across = min(count, ACROSS)
+    down = math.ceil(count / across)
+    size = (max(WIDTH * across / ACROSS, 4.8), SMALL * down + 0.5)
+    figure = Figure(figsize=size, layout="constrained")
+    places = list(figure.subplots(down, across, squeeze=False).flat)
+    for axes in places[count:]:
+        axes.set_axis_off()
+    return figure, places
+
+
+def counts_on_x(axes: Axes, counts: Iterable[int]) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xticks(sorted(counts))
+    axes.xaxis.set_major_formatter(ScalarFormatter())
+    axes.minorticks_off()
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(FuncFormatter(seconds))
+    axes.set_xlabel("workers")
+
+
+def legend_of(figure: Figure, places: Sequence[Axes]) -> None:
+    """One for all plots, each series once."""
+    known: dict[str, Any] = {}
+    for axes in places:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            known.setdefault(label, handle)
+    if known:
+        figure.legend(
+            list(known.values()), list(known), loc="outside lower center", ncols=min(len(known), 6)
+        )
+
+
+def rows_figure(count: int) -> tuple[Figure, Axes]:
+    """A plot with a line for each of `count` things, the first on top."""
+    figure = Figure(figsize=(WIDTH, ROW * count + 1.2), layout="constrained")
+    axes = figure.subplots()
+    axes.set_ylim(count - 0.5, -0.5)
+    axes.grid(axis="y", linewidth=0.4)
+    return figure, axes
+
+
+def time_on_x(axes: Axes, what: str) -> None:
+    axes.set_xscale("log")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.xaxis.set_major_formatter(FuncFormatter(seconds))
+    axes.set_xlabel(what)
+
+
+def latencies(found: dict[Key, Cell]) -> Iterator[Drawing]:
+    """Of each scenario with messages or requests: how long single ones took."""
+    parts = (("p50_ns", "o", "median"), ("p90_ns", "s", "90 %"), ("p99_ns", "^", "99 %"))
+    for scenario in dict.fromkeys(key.scenario for key in found):
+        several = [
+            cell
+            for key, cell in found.items()
+            if key.scenario == scenario and (cell.median("p99_ns") or 0) > 0
+            if "max_ns" in cell.estimates
+        ]
+        if not several:
+            continue
+        figure, axes = rows_figure(len(several))
+        for place, cell in enumerate(several):
+            low, high = cell.median("p50_ns") or 0, cell.median("max_ns") or 0
+            axes.plot([low / 1e9, high / 1e9], [place, place], color=FAINT, linewidth=1)
+        for (name, marker, label), colour in zip(parts, COLOURS, strict=False):
+            x = [(cell.median(name) or 0) / 1e9 for cell in several]
+            axes.plot(x, range(len(x)), linestyle="", marker=marker, color=colour, label=label)
+        x = [(cell.median("max_ns") or 0) / 1e9 for cell in several]
+        look: dict[str, Any] = {"linestyle": "", "marker": "|", "markersize": 9, "color": INK}
+        axes.plot(x, range(len(x)), label="longest", **look)
+        axes.set_yticks(range(len(several)), [row_name(cell.key) for cell in several])
+        time_on_x(
+            axes, "of a request, beyond what it waits" if is_respond(scenario) else "of a message"
+        )
+        legend_of(figure, [axes])
+        yield Drawing(
+            f"latency-{scenario}",
+            f"{scenario}: how long single ones take",
+            "Medians over runs; logarithmic.",
+            figure,
+        )
+
+
+def is_respond(scenario: str) -> bool:
+    return scenario in (SIMULATED, SOCKETS)
+
+
+def row_name(key: Key) -> str:
+    """A line of a plot: `ruby3.1, thread, 4`."""
+    mode = f", {key.mode}" if key.mode else ""
+    return f"{key.full_runtime}{mode}, {key.workers:,}"
+
+
+def ways(found: dict[Key, Cell]) -> Iterator[Drawing]:
+    """Threads against forks against green threads: a line a runtime, a marker a mode."""
+    by_scenario: dict[str, dict[str, dict[str, Cell]]] = {}
+    for key, cell in found.items():
+        if key.scenario == "messaging" or is_format(key) or key.mode is None:
+            continue
+        if "elapsed_s" not in cell.estimates:
+            continue
+        rows = by_scenario.setdefault(key.scenario, {})
+        many = {
+            other.workers
+            for other in found
+            if other.scenario == key.scenario and other.mode != "sequential"
+        }
+        sized = f", size {key.size}" if key.size else ""
+        for count in [key.workers] if key.mode != "sequential" else sorted(many):
+            counted = f" x {count:,}" if len(many) > 1 else ""
+            row = rows.setdefault(f"{key.full_runtime}{sized}{counted}", {})
+            row[str(key.mode)] = cell
+    for scenario, rows in by_scenario.items():
+        rows = {name: row for name, row in rows.items() if len(row) > 1}
+        modes = [mode for mode in MODES if any(mode in row for row in rows.values())]
+        if len(modes) < 2:
+            continue
+        figure, axes = rows_figure(len(rows))
+        for place, row in enumerate(rows.values()):
+            times = [cell.estimates["elapsed_s"].median for cell in row.values()]
+            axes.plot([min(times), max(times)], [place, place], color=FAINT, linewidth=1)
+        for mode in modes:
+            points = [(n, row[mode]) for n, row in enumerate(rows.values()) if mode in row]
+            x = [cell.estimates["elapsed_s"].median for _, cell in points]
+            look = look_of(mode) | {"linestyle": "", "markersize": 6}
+            axes.plot(x, [place for place, _ in points], label=mode, **look)
+        axes.set_yticks(range(len(rows)), list(rows))
+        time_on_x(axes, "elapsed")
+        legend_of(figure, [axes])
+        yield Drawing(
+            f"modes-{scenario}",
+            f"{scenario}: threads, forks and others",
+            "Medians of the elapsed time; logarithmic.",
+            figure,
+        )
+
+
+# What two times are compared in both the sources and here, and in which cells ours are.
+RATIOS: dict[str, tuple[str, Callable[[dict[str, Any]], float | None], Callable[[Key], Key | None]]]
+
+
+def published_and_measured(found: dict[Key, Cell]) -> Iterator[Drawing]:
+    """Ratios of the sources, which do not hang on how fast a processor is, beside ours."""
+    for scenario, (what, of_source, other_of) in RATIOS.items():
+        theirs = [
+            (f"{source_name(row)} ({row.get('os', row.get('host', ''))})", gained)
+            for row in published()[scenario]["rows"]
+            if (gained := of_source(row)) is not None
+        ]
+        ours = []
+        for key, cell in found.items():
+            other = other_of(key) if key.scenario == scenario else None
+            if other in found and other is not None and "elapsed_s" in cell.estimates:
+                base = found[other].estimates["elapsed_s"]
+                ours.append((row_name(key), cell.estimates["elapsed_s"].median / base.median))
+        if not ours:
+            continue
+        figure, axes = rows_figure(len(theirs) + len(ours))
+        names, x = zip(*theirs, *ours, strict=True)
+        look: dict[str, Any] = {"linestyle": "", "markersize": 6}
+        count = len(theirs)
+        axes.plot(
+            x[:count], range(count), marker="D", markerfacecolor="none", color=COLOURS[1],
+            label="published", **look,
+        )  # fmt: skip
+        axes.plot(
+            x[count:], range(count, len(x)), marker="o", color=COLOURS[0], label="measured", **look
+        )
+        axes.axvline(1, color=FAINT, linewidth=1)
+        axes.set_yticks(range(len(names)), names)
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set_xlabel(what)
+        legend_of(figure, [axes])
+        yield Drawing(
+            f"published-{scenario}",
+            f"{scenario}: published and measured",
+            f"{what[0].upper()}{what[1:]}; logarithmic. Source: {source_of(scenario)}.",
+            figure,
+        )
+
+
+def source_name(row: dict[str, Any]) -> str:
+    return f"{row.get('runtime', row.get('implementation'))}"
+
+
+def source_of(scenario: str) -> str:
+    if scenario == SIMULATED:
+        return "R. Anderson, Get Your Thread Off of My Fork (2009)"
+    return str(published()[scenario]["source"])
+
+
+def _of(row: dict[str, Any], name: str, base: str) -> float | None:
+    return row[name] / row[base] if name in row and base in row else None
+
+
+def _forks_of_source(row: dict[str, Any]) -> float | None:
+    """A row of forks, over that of threads of the same language and machine."""
+    if row["method"] != "fork":
+        return None
+    same = ("host", "implementation")
+    for other in published()[SIMULATED]["rows"]:
+        if other["method"] == "thread" and all(other[name] == row[name] for name in same):
+            return float(row["elapsed"] / other["elapsed"])
+    return None
+
+
+def _two_threads(key: Key) -> Key | None:
+    is_it = key.mode == "thread" and key.workers == 2
+    return replace(key, mode="sequential", workers=1) if is_it else None
+
+
+def _beside_one(key: Key) -> Key | None:
+    return replace(key, workers=0) if key.workers == 1 else None
+
+
+def _forks(key: Key) -> Key | None:
+    return replace(key, mode="thread") if key.mode == "fork" else None
+
+
+RATIOS = {
+    "countdown": (
+        "the time of two threads, over that of one",
+        lambda row: _of(row, "two_threads", "sequential"),
+        _two_threads,
+    ),
+    "messaging": (
+        "the time beside one CPU-bound thread, over that alone",
+        lambda row: _of(row, "one_cpu_thread", "unloaded"),
+        _beside_one,
+    ),
+    SIMULATED: (
+        "the time of a process for each request, over that of a thread",
+        _forks_of_source,
+        _forks,
+    ),
+}

@@ -1,0 +1,133 @@
+"""How the time for the same work falls with workers: the laws of Amdahl and of Gunther.
+
+With N workers a runtime does
+
+    X(N) = X(1) N / (1 + contention (N - 1) + coherency N (N - 1))
+
+times the work in a second. Contention is the share of the work that must be done one after the
+other; coherency what each pair of workers costs one another, from which on more workers are slower.
+Amdahl's law is the one without coherency.
+
+Sources: G. Amdahl, "Validity of the single processor approach" (1967); N. Gunther, "A general
+theory of computational scalability based on rational functions" (2008).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+
+from deconvoy.bench.results import Result
+from deconvoy.bench.stats import CONFIDENCE, Estimate
+from deconvoy.bench.summary import Key, cells
+
+# A law with two terms beside the speed of one worker says something of so many worker counts.
+LEAST_COUNTS = 3
+
+# So many workers are predicted.
+PREDICTED = 64
+
+# A number of workers, or an array of them.
+Workers = TypeVar("Workers", float, NDArray[np.float64])
+
+# Of runs, for the intervals.
+RESAMPLES = 500
+
+# Scenarios that do the same work whatever the number of workers, and are timed as a whole.
+SAME_WORK = ("countdown", "fib", "kmeans", "knn", "trees", "format")
+
+
+@dataclass(frozen=True)
+class Law:
+    """The terms and what they predict, as medians with intervals over resampled runs.
+
+    `contention` and `coherency` are shares; `speedup`: of `PREDICTED` workers over one; `best`: the
+    number of workers beyond which more are slower, if coherency costs anything.
+    """
+
+    contention: Estimate
+    coherency: Estimate
+    speedup: Estimate
+    best: float | None
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Of one runtime, scenario and mode: the worker counts measured, and both laws."""
+
+    key: Key
+    counts: tuple[int, ...]
+    amdahl: Law
+    universal: Law
+
+
+def terms(counts: NDArray[np.float64], times: NDArray[np.float64], coherent: bool) -> list[float]:
+    """The least-squares terms (time of one worker, contention, coherency) of one time a count.
+
+    T(N) = T(1) / N + a (N - 1) / N + b (N - 1) is linear in T(1), a = T(1) contention and
+    b = T(1) coherency, none of them below 0; each time counts by its own size.
+    """
+    columns = [1 / counts, (counts - 1) / counts]
+    if coherent:
+        columns.append(counts - 1)
+    matrix = np.stack(columns, axis=1) / times[:, None]
+    one, *rest = nnls(matrix, np.ones(len(times)))[0]
+    shares = [float(term / one) if one > 0 else 0.0 for term in rest]
+    return [float(one), *shares, *([] if coherent else [0.0])]
+
+
+def speedup(workers: Workers, contention: float, coherency: float) -> Workers:
+    """Of so many workers over one."""
+    return workers / (1 + contention * (workers - 1) + coherency * workers * (workers - 1))
+
+
+def law(samples: Mapping[int, Sequence[float]], coherent: bool, seed: int = 0) -> Law:
+    """The law of these times in seconds, by worker count."""
+    counts = np.array(sorted(samples), dtype=float)
+    several = [np.asarray(samples[int(count)], dtype=float) for count in counts]
+    generator = np.random.default_rng(seed)
+    medians = np.empty((RESAMPLES + 1, len(several)))
+    for place, times in enumerate(several):
+        drawn = generator.integers(0, len(times), (RESAMPLES, len(times)))
+        medians[0, place] = np.median(times)
+        medians[1:, place] = np.median(times[drawn], axis=1)
+    fits = [terms(counts, times, coherent) for times in medians]
+    gained = [speedup(PREDICTED, contention, coherency) for _, contention, coherency in fits]
+    _, contention, coherency = zip(*fits, strict=True)
+    runs = min(map(len, several))
+    share, cost = _first_with_interval(contention, runs), _first_with_interval(coherency, runs)
+    best = None
+    if cost.median > 0:
+        best = float(np.sqrt(max(1 - share.median, 0) / cost.median))
+    return Law(share, cost, _first_with_interval(gained, runs), best)
+
+
+def _first_with_interval(values: Sequence[float], runs: int) -> Estimate:
+    """The value of all runs comes first, then those of the resamples."""
+    tails = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
+    low, high = np.quantile(np.asarray(values[1:]), tails)
+    return Estimate(values[0], min(float(low), values[0]), max(float(high), values[0]), runs)
+
+
+def scalings(result: Result) -> list[Scaling]:
+    """One for each runtime, scenario and mode with three or more worker counts; one worker of mode
+    `sequential` counts with every other mode of the same runtime."""
+    found = cells(result)
+    several: dict[Key, dict[int, list[float]]] = {}
+    for key, cell in found.items():
+        if key.scenario.partition("-")[0] in SAME_WORK and "elapsed_s" in cell.estimates:
+            group = replace(key, workers=0)
+            several.setdefault(group, {})[key.workers] = cell.samples("elapsed_s")
+    made = []
+    for group, samples in several.items():
+        one = several.get(replace(group, mode="sequential"), {})
+        by_count = one | samples if group.mode != "sequential" else samples
+        if len(by_count) >= LEAST_COUNTS:
+            laws = (law(by_count, coherent) for coherent in (False, True))
+            made.append(Scaling(group, tuple(sorted(by_count)), *laws))
+    return made
