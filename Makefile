@@ -24,7 +24,7 @@ PACKAGE := $(shell find python scenarios -type f -not -name '*.pyc' -not -name '
 BUILT_FROM := pyproject.toml hatch_build.py $(RUST) $(PACKAGE)
 PYTHON_CHECKED := $(PACKAGE) pyproject.toml hatch_build.py \
 	$(shell find tests ci benchmarks -name "*.py") ci/interpreters ci/aarch64 ci/cpython-tests benchmarks/servers benchmarks/pyperformance \
-	benchmarks/drivers benchmarks/scale benchmarks/futures docs/policies/draw
+	benchmarks/drivers benchmarks/overhead benchmarks/scale benchmarks/futures docs/policies/draw
 TESTS := $(shell find tests -type f -not -name '*.pyc')
 
 .PHONY: all test rust python demo lock clean

@@ -122,8 +122,19 @@ COUNTS = np.array([1.0, 2, 4, 8, 16])
 @pytest.mark.parametrize(("contention", "coherency"), [(0.0, 0.0), (0.2, 0.0), (0.05, 0.01)])
 def test_the_terms_of_a_law_are_found(contention: float, coherency: float) -> None:
     times = 3.0 / np.array([speedup(count, contention, coherency) for count in COUNTS])
-    one, serial, cost = terms(COUNTS, times, coherent=True)
+    ((one, serial, cost),) = terms(COUNTS, times[None], coherent=True)
     assert (one, serial, cost) == pytest.approx((3.0, contention, coherency), abs=1e-6)
+
+
+def test_the_terms_are_those_of_least_squares_that_are_not_below_0() -> None:
+    from scipy.optimize import nnls
+
+    times = np.random.default_rng(1).lognormal(0, 1, (200, len(COUNTS)))
+    found = terms(COUNTS, times, coherent=True)
+    columns = np.stack([1 / COUNTS, (COUNTS - 1) / COUNTS, COUNTS - 1], axis=1)
+    for row, mine in zip(times, found, strict=True):
+        theirs, _ = nnls(columns / row[:, None], np.ones(len(row)))
+        assert mine[0] * np.array([1, *mine[1:]]) == pytest.approx(theirs, rel=1e-6, abs=1e-9)
 
 
 def test_intervals_hold_the_terms_of_noisy_times() -> None:

@@ -11,6 +11,7 @@ from commandline import Deconvoy
 from deconvoy import mixes, search
 from deconvoy._native import groups_json, replay, simulate
 from deconvoy.bench.mixed import figures
+from deconvoy.bench.results import load
 from deconvoy.bench.simulated import costs_named
 from deconvoy.traces import load
 
@@ -38,16 +39,16 @@ loop = [{ compute = { pareto = ["300us", 1.5] } }]
 
 
 def test_the_same_workload_runs_everywhere(deconvoy: Deconvoy, tmp_path: Path) -> None:
-    path, out, traces = tmp_path / "mine.toml", tmp_path / "result.json", tmp_path / "traces"
+    path, out, traces = tmp_path / "mine.toml", tmp_path / "result.jsonl", tmp_path / "traces"
     path.write_text(WORKLOAD)
     runtimes = ["sim:adaptive@2", "lab:adaptive", "lab:timer:1ms", f"{MINE}+adaptive", MINE, "c"]
     named = [part for name in runtimes for part in ("--runtime", name)]
     done = deconvoy(*("bench", f"mix:{path}", *named, "--runs", "1", "-o", out, "--traces", traces))
     assert done.returncode == 0, done.stderr
-    result = json.loads(out.read_text())
-    by_runtime = {run["runtime"]: run["values"] for run in result["runs"]}
+    result = load(out)
+    by_runtime = {run.runtime: run.values for run in result.runs}
     assert set(by_runtime) == set(runtimes) - {"c"}
-    assert "no program of C's runs a workload" in json.dumps(result["skipped"])
+    assert "no program of C's runs a workload" in json.dumps(result.skipped)
     # A run beside other work is repeated, and keeps its trace.
     assert len(list(traces.iterdir())) >= len(by_runtime)
     for name, values in by_runtime.items():
@@ -76,7 +77,7 @@ def test_a_workload_that_is_not_there_is_one_line(deconvoy: Deconvoy, tmp_path: 
 
 
 def test_a_lock_without_a_trace_is_skipped(deconvoy: Deconvoy, tmp_path: Path) -> None:
-    out = tmp_path / "result.json"
+    out = tmp_path / "result.jsonl"
     done = deconvoy("bench", "mix:cpu-2", "--runtime", "lab:std", "--runs", "1", "-o", out)
     assert done.returncode == 2
     assert "nothing ran" in done.stderr, done.stderr
@@ -93,14 +94,14 @@ def test_every_workload_of_the_project_runs_in_the_lab(
     short = tmp_path / "short.toml"
     lines = [line for line in mixes.load(mix).splitlines() if not line.startswith("duration")]
     short.write_text("\n".join(['duration = "300ms"', *lines]))
-    out, traces = tmp_path / "result.json", tmp_path / "traces"
+    out, traces = tmp_path / "result.jsonl", tmp_path / "traces"
     done = deconvoy(
         *("bench", f"mix:{short}", "--runtime", f"lab:{policy}", "--runs", "1"),
         *("-o", out, "--traces", traces),
     )
     assert done.returncode == 0, done.stderr
-    (run,) = json.loads(out.read_text())["runs"]
-    assert all(group["acquires"] > 0 for group in run["values"]["groups"])
+    (run,) = load(out).runs
+    assert all(group["acquires"] > 0 for group in run.values["groups"])
     for trace in traces.iterdir():
         replay(trace)
 
@@ -117,7 +118,7 @@ def test_every_workload_of_the_project_runs_in_the_lab(
 def test_what_python_cannot_do_is_skipped(
     deconvoy: Deconvoy, tmp_path: Path, step: str, more: str, says: str
 ) -> None:
-    mix, out = tmp_path / "mine.toml", tmp_path / "result.json"
+    mix, out = tmp_path / "mine.toml", tmp_path / "result.jsonl"
     mix.write_text(f'[[threads]]\nname = "io"\n{more}times = 2\nloop = [{{ {step} }}]\n')
     done = deconvoy("bench", f"mix:{mix}", "--runtime", MINE, "--runs", "1", "-o", out)
     assert done.returncode == 2 and says in done.stderr, done.stderr
@@ -137,12 +138,12 @@ def test_a_workload_where_nobody_computes_is_judged(deconvoy: Deconvoy) -> None:
 
 
 def test_a_hold_that_is_not_over_counts(deconvoy: Deconvoy, tmp_path: Path) -> None:
-    mix, out = tmp_path / "one.toml", tmp_path / "result.json"
+    mix, out = tmp_path / "one.toml", tmp_path / "result.jsonl"
     mix.write_text('duration = "1s"\n[[threads]]\nname = "cpu"\nloop = [{ compute = "1ms" }]\n')
     done = deconvoy("bench", f"mix:{mix}", "--runtime", "sim:adaptive@2", "--runs", "1", "-o", out)
     assert done.returncode == 0, done.stderr
-    (run,) = json.loads(out.read_text())["runs"]
-    assert run["values"]["kept"] > 0.99
+    (run,) = load(out).runs
+    assert run.values["kept"] > 0.99
 
 
 @pytest.mark.parametrize("cores", [2, 8])
@@ -170,6 +171,6 @@ def test_a_search_runs_its_winner_on_real_threads(deconvoy: Deconvoy, tmp_path: 
     done = deconvoy("policies", "search", "--mix", mix, *options)
     assert done.returncode == 0, done.stderr
     assert "wait p99, sim" in done.stdout and "kept, CPython" in done.stdout, done.stdout
-    made = json.loads(next(tmp_path.glob("deconvoy-search-*.json")).read_text())
-    kinds = {run["runtime"].partition(":")[0].partition("+")[0] for run in made["runs"]}
+    made = load(next(tmp_path.glob("deconvoy-search-*.jsonl")))
+    kinds = {run.runtime.partition(":")[0].partition("+")[0] for run in made.runs}
     assert kinds == {"sim", "lab", MINE}

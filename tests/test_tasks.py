@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import schema
 from commandline import Deconvoy
-from deconvoy.bench import languages, tasks
+from deconvoy.bench import languages, runtimes, tasks
 from deconvoy.bench.catalogue import COMPILED, TASK_MODES
 from deconvoy.bench.process import LACKS, Lacks, run_to_end
 from deconvoy.bench.results import Result, Run, load
@@ -113,10 +113,20 @@ def test_what_an_interpreter_is_lent() -> None:
         assert [path.name for folder in others for path in Path(folder).iterdir()] == ["deconvoy"]
 
 
+def test_an_interpreter_without_a_gil_is_not_lent_what_is_built_for_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(runtimes, "version_of", lambda _: ((3, 14), True))
+    monkeypatch.setattr(runtimes, "is_free_threaded", lambda: False)
+    with companions("python3.14t") as folders:
+        assert folders == []
+
+
 def test_the_bench_runs_them_and_shows_them(deconvoy: Deconvoy, tmp_path: Path) -> None:
     common = ["bench", "fib", "granularity", "--work", "20", "--size", "5", "--runs", "2"]
     modes = ["--mode", "sequential", "--mode", "future-thread"]
-    done = deconvoy(*common, *modes, "-o", "found.json")
+    mine = f"cpython{sys.version_info.major}.{sys.version_info.minor}"
+    done = deconvoy(*common, *modes, "--runtime", mine, "-o", "found.json")
     assert done.returncode == 0, done.stderr
     assert "fib: medians" in done.stdout and "future-thread" in done.stdout
     assert "the smallest task worth a future" in done.stdout

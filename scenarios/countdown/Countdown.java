@@ -2,6 +2,8 @@
 //
 // Source: slides 3 to 11 of Beazley's "In Search of the Perfect GIL". See README.md in this folder.
 
+import java.lang.management.GarbageCollectorMXBean;
+import java.lang.management.ManagementFactory;
 import java.util.HashMap;
 import java.util.Locale;
 import java.util.Map;
@@ -38,6 +40,11 @@ public class Countdown {
             }
         }
         double elapsed = (System.nanoTime() - begun) / 1e9;
-        System.out.printf(Locale.ROOT, "{\"elapsed_s\": %.9f}%n", elapsed);
+        long collectedMs = 0;
+        for (GarbageCollectorMXBean one : ManagementFactory.getGarbageCollectorMXBeans()) {
+            collectedMs += one.getCollectionTime();
+        }
+        System.out.printf(
+                Locale.ROOT, "{\"elapsed_s\": %.9f, \"gc_s\": %.3f}%n", elapsed, collectedMs / 1e3);
     }
 }

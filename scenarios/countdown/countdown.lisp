@@ -1,6 +1,7 @@
 ;;;; Counts down, in one thread or split over several, or over processes.
 ;;;;
-;;;; Source: slides 3 to 11 of Beazley's "In Search of the Perfect GIL". See README.md in this folder.
+;;;; Source: slides 3 to 11 of Beazley's "In Search of the Perfect GIL". See README.md in this
+;;;; folder.
 
 (require :sb-posix)
 
@@ -36,4 +37,5 @@
     (run (argument "--mode" "sequential")
          (parse-integer (argument "--workers" "1"))
          (parse-integer (argument "--work" "100000000")))
-    (format t "{\"elapsed_s\": ~,9f}~%" (- (clock) begun))))
+    (format t "{\"elapsed_s\": ~,9f, \"gc_s\": ~,6f}~%" (- (clock) begun)
+            (/ sb-ext:*gc-run-time* internal-time-units-per-second))))

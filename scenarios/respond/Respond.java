@@ -2,9 +2,16 @@
 //
 // Source: Anderson's "Get Your Thread Off of My Fork". See README.md in this folder.
 
+import java.io.EOFException;
 import java.io.FileOutputStream;
 import java.io.IOException;
+import java.io.OutputStream;
 import java.io.UncheckedIOException;
+import java.lang.management.GarbageCollectorMXBean;
+import java.lang.management.ManagementFactory;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
 import java.nio.charset.StandardCharsets;
 import java.text.SimpleDateFormat;
 import java.util.Date;
@@ -18,7 +25,10 @@ public class Respond {
     /** Not to be used by two threads at a time. */
     private static final SimpleDateFormat FORMATTER = new SimpleDateFormat("yyyy-MM-dd HH:mm:ss");
 
-    private static void respond(FileOutputStream output, int id, long begun, long waitMs) {
+    /** In bytes. Address space is what thousands of threads run out of. */
+    private static final long STACK = 256 * 1024;
+
+    private static void respond(OutputStream output, int id, long begun, long waitMs) {
         try {
             Thread.sleep(waitMs);
             String time;
@@ -38,6 +48,75 @@ public class Respond {
         }
     }
 
+    /** The second form: a request of a client's. */
+    private static void serve(Socket conn, long waitMs) {
+        try (conn) {
+            conn.getOutputStream().write("ready\n".getBytes(StandardCharsets.US_ASCII));
+            byte[] line = new byte[32];
+            int length = 0;
+            while (length == 0 || line[length - 1] != '\n') {
+                int more = conn.getInputStream().read(line, length, line.length - length);
+                if (more <= 0) {
+                    throw new EOFException("the client has gone");
+                }
+                length += more;
+            }
+            long begun = System.nanoTime();
+            String asked = new String(line, 0, length, StandardCharsets.US_ASCII).trim();
+            int id = Integer.parseInt(asked.substring("respond ".length()));
+            respond(conn.getOutputStream(), id, begun, waitMs);
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+    }
+
+    private static Thread start(Runnable request) {
+        Thread thread = new Thread(null, request, "request", STACK);
+        thread.start();
+        return thread;
+    }
+
+    private static double secondsUntilAllHaveEnded(Thread[] threads, long begun)
+            throws InterruptedException {
+        for (Thread thread : threads) {
+            thread.join();
+        }
+        return (System.nanoTime() - begun) / 1e9;
+    }
+
+    private static double toFile(int workers, long waitMs, String file)
+            throws IOException, InterruptedException {
+        try (FileOutputStream output = new FileOutputStream(file, true)) {
+            long begun = System.nanoTime();
+            Thread[] threads = new Thread[workers];
+            for (int i = 0; i < workers; i++) {
+                int id = i;
+                long since = System.nanoTime();
+                threads[i] = start(() -> respond(output, id, since, waitMs));
+            }
+            return secondsUntilAllHaveEnded(threads, begun);
+        }
+    }
+
+    private static double overSockets(int workers, long waitMs)
+            throws IOException, InterruptedException {
+        // The kernel makes of the length of its queue the most that it has.
+        try (ServerSocket listener =
+                new ServerSocket(0, Integer.MAX_VALUE, InetAddress.getLoopbackAddress())) {
+            System.out.printf("{\"port\": %d}%n", listener.getLocalPort());
+            long begun = 0;
+            Thread[] threads = new Thread[workers];
+            for (int i = 0; i < workers; i++) {
+                Socket conn = listener.accept();
+                if (i == 0) {
+                    begun = System.nanoTime();
+                }
+                threads[i] = start(() -> serve(conn, waitMs));
+            }
+            return secondsUntilAllHaveEnded(threads, begun);
+        }
+    }
+
     public static void main(String[] arguments) throws IOException, InterruptedException {
         Map<String, String> args = new HashMap<>();
         for (int i = 0; i + 1 < arguments.length; i += 2) {
@@ -53,21 +132,14 @@ public class Respond {
             error.printStackTrace();
             Runtime.getRuntime().halt(1);
         });
-        try (FileOutputStream output =
-                new FileOutputStream(args.getOrDefault("--output", "/dev/null"), true)) {
-            long begun = System.nanoTime();
-            Thread[] threads = new Thread[workers];
-            for (int i = 0; i < workers; i++) {
-                int id = i;
-                long since = System.nanoTime();
-                threads[i] = new Thread(() -> respond(output, id, since, waitMs));
-                threads[i].start();
-            }
-            for (Thread thread : threads) {
-                thread.join();
-            }
-            double elapsed = (System.nanoTime() - begun) / 1e9;
-            System.out.printf(Locale.ROOT, "{\"elapsed_s\": %.9f}%n", elapsed);
+        double elapsed = args.getOrDefault("--sockets", "0").equals("1")
+                ? overSockets(workers, waitMs)
+                : toFile(workers, waitMs, args.getOrDefault("--output", "/dev/null"));
+        long collectedMs = 0;
+        for (GarbageCollectorMXBean one : ManagementFactory.getGarbageCollectorMXBeans()) {
+            collectedMs += one.getCollectionTime();
         }
+        System.out.printf(
+                Locale.ROOT, "{\"elapsed_s\": %.9f, \"gc_s\": %.3f}%n", elapsed, collectedMs / 1e3);
     }
 }

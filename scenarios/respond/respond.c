@@ -2,12 +2,17 @@
  *
  * Source: Anderson's "Get Your Thread Off of My Fork". See README.md in this folder. */
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,10 +22,15 @@ enum { RESPONSE = 512 };
 struct request {
     int id;
     int64_t begun;
+    int output;
 };
 
 static struct timespec pause_for;
 static int output;
+/* Of the second form; in the first there is none. */
+static int listener = -1;
+/* When the first request was begun, or its connection was there. */
+static int64_t first_begun;
 static pthread_mutex_t formatter = PTHREAD_MUTEX_INITIALIZER;
 
 static int64_t now(void)
@@ -30,9 +40,29 @@ static int64_t now(void)
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
+/* Over a socket: whether the client has said what it wants. */
+static int hear(struct request *mine)
+{
+    char line[32];
+    size_t length = 0;
+    if (write(mine->output, "ready\n", 6) != 6)
+        return 0;
+    do {
+        ssize_t more = read(mine->output, line + length, sizeof line - 1 - length);
+        if (more <= 0)
+            return 0;
+        length += (size_t)more;
+    } while (line[length - 1] != '\n');
+    line[length] = '\0';
+    mine->begun = now();
+    return sscanf(line, "respond %d", &mine->id) == 1;
+}
+
 static void *respond(void *argument)
 {
-    const struct request *mine = argument;
+    struct request *mine = argument;
+    if (listener >= 0 && !hear(mine))
+        return argument;
     struct timespec left = pause_for;
     while (nanosleep(&left, &left) != 0)
         ;
@@ -43,12 +73,30 @@ static void *respond(void *argument)
     pthread_mutex_unlock(&formatter);
     static const char tail[] = "</body></response>\n";
     int length = snprintf(text, sizeof text,
-                          "<response id=\"%d\" begun_ns=\"%lld\" ended_ns=\"%lld\"><time>%s</time><body>",
+                          "<response id=\"%d\" begun_ns=\"%lld\" ended_ns=\"%lld\">"
+                          "<time>%s</time><body>",
                           mine->id, (long long)mine->begun, (long long)now(), when);
     int end = RESPONSE - (int)(sizeof tail - 1);
     memset(text + length, '.', (size_t)(end - length));
     memcpy(text + end, tail, sizeof tail);
-    return write(output, text, RESPONSE) == RESPONSE ? NULL : argument;
+    int is_written = write(mine->output, text, RESPONSE) == RESPONSE;
+    if (listener >= 0)
+        close(mine->output);
+    return is_written ? NULL : argument;
+}
+
+static struct request begin(int id)
+{
+    if (listener < 0)
+        return (struct request){id, now(), output};
+    int conn = accept(listener, NULL, NULL);
+    if (conn < 0) {
+        perror("accept");
+        exit(1);
+    }
+    if (id == 0)
+        first_begun = now();
+    return (struct request){.output = conn};
 }
 
 static int by_threads(int workers, struct request *requests)
@@ -60,7 +108,7 @@ static int by_threads(int workers, struct request *requests)
     pthread_attr_setstacksize(&small, 64 * 1024);
     int failed = 0;
     for (int i = 0; i < workers; i++) {
-        requests[i] = (struct request){i, now()};
+        requests[i] = begin(i);
         if (pthread_create(&threads[i], &small, respond, &requests[i]) != 0) {
             fprintf(stderr, "no more than %d threads can be made\n", i);
             exit(1);
@@ -79,7 +127,7 @@ static int by_forks(int workers)
 {
     int failed = 0;
     for (int i = 0; i < workers; i++) {
-        struct request mine = {i, now()};
+        struct request mine = begin(i);
         pid_t child = fork();
         if (child < 0) {
             fprintf(stderr, "no more than %d processes can be made\n", i);
@@ -87,17 +135,41 @@ static int by_forks(int workers)
         }
         if (child == 0)
             _exit(respond(&mine) != NULL);
+        if (listener >= 0)
+            close(mine.output);
     }
     for (int i = 0, status; i < workers; i++)
         failed += wait(&status) < 0 || status != 0;
     return failed;
 }
 
+static int listens(void)
+{
+    struct rlimit files;
+    getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    /* A client that has gone is an error of its request's, not the end of all. */
+    signal(SIGPIPE, SIG_IGN);
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    listener = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(listener, (struct sockaddr *)&address, length) != 0 ||
+        /* The kernel makes of it the most that it has. */
+        listen(listener, INT_MAX) != 0 ||
+        getsockname(listener, (struct sockaddr *)&address, &length) != 0)
+        return 0;
+    printf("{\"port\": %d}\n", ntohs(address.sin_port));
+    fflush(stdout);
+    return 1;
+}
+
 int main(int argc, char **argv)
 {
     const char *mode = "thread", *file = "/dev/null";
     double wait_s = 1;
-    int workers = 100;
+    int workers = 100, sockets = 0;
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--mode") == 0)
             mode = argv[i + 1];
@@ -107,6 +179,8 @@ int main(int argc, char **argv)
             wait_s = atof(argv[i + 1]);
         else if (strcmp(argv[i], "--output") == 0)
             file = argv[i + 1];
+        else if (strcmp(argv[i], "--sockets") == 0)
+            sockets = atoi(argv[i + 1]);
     }
     int is_fork = strcmp(mode, "fork") == 0;
     if (!is_fork && strcmp(mode, "thread") != 0) {
@@ -118,10 +192,12 @@ int main(int argc, char **argv)
     output = open(file, O_WRONLY | O_CREAT | O_APPEND, 0644);
     if (output < 0 || workers < 1)
         return 2;
+    if (sockets && !listens())
+        return 1;
     struct request *requests = calloc((size_t)workers, sizeof *requests);
-    int64_t begun = now();
+    first_begun = now();
     int failed = is_fork ? by_forks(workers) : by_threads(workers, requests);
-    printf("{\"elapsed_s\": %.9f}\n", (double)(now() - begun) / 1e9);
+    printf("{\"elapsed_s\": %.9f}\n", (double)(now() - first_begun) / 1e9);
     free(requests);
     return failed != 0;
 }

@@ -4,9 +4,13 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
+	"log"
+	"net"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -23,10 +27,9 @@ var (
 	start     = time.Now()
 )
 
-func respond(output *os.File, id int, begun, wait time.Duration, isThread bool) {
+func respond(output io.Writer, id int, begun, wait time.Duration, isThread bool) {
 	if isThread {
 		// Asleep in the thread, not in the runtime, which would give the thread to others.
-		runtime.LockOSThread()
 		left := syscall.NsecToTimespec(int64(wait))
 		for syscall.Nanosleep(&left, &left) == syscall.EINTR {
 		}
@@ -40,9 +43,28 @@ func respond(output *os.File, id int, begun, wait time.Duration, isThread bool) 
 		id, begun.Nanoseconds(), time.Since(start).Nanoseconds(), now)
 	tail := "</body></response>\n"
 	text := head + strings.Repeat(".", response-len(head)-len(tail)) + tail
-	if n, err := output.WriteString(text); n != response {
-		panic(err)
+	if n, err := io.WriteString(output, text); n != response {
+		log.Fatal(err)
 	}
+}
+
+// The second form: a request of a client's. In mode thread, too, the runtime waits for what it
+// sends.
+func serve(conn net.Conn, wait time.Duration, isThread bool) {
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "ready\n"); err != nil {
+		log.Fatal(err)
+	}
+	line, err := bufio.NewReaderSize(conn, 32).ReadString('\n')
+	if err != nil {
+		log.Fatal(err)
+	}
+	begun := time.Since(start)
+	var id int
+	if _, err := fmt.Sscanf(line, "respond %d\n", &id); err != nil {
+		log.Fatal(err)
+	}
+	respond(conn, id, begun, wait, isThread)
 }
 
 func main() {
@@ -50,6 +72,7 @@ func main() {
 	workers := flag.Int("workers", 100, "requests that overlap")
 	wait := flag.Float64("wait", 1, "seconds")
 	file := flag.String("output", os.DevNull, "the responses are appended to it")
+	sockets := flag.Int("sockets", 0, "1: requests of a client's, over sockets")
 	flag.Parse()
 	if *mode != "green" && *mode != "thread" {
 		fmt.Println(`{"lacks": "Go has goroutines and threads"}`)
@@ -57,20 +80,52 @@ func main() {
 	}
 	output, err := os.OpenFile(*file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
+	}
+	var listener net.Listener
+	if *sockets == 1 {
+		// Its queue is as long as the kernel allows.
+		if listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("{\"port\": %d}\n", listener.Addr().(*net.TCPAddr).Port)
 	}
 	// By itself it ends a program that has more than 10,000.
 	debug.SetMaxThreads(*workers + 1000)
+	isThread, waits := *mode == "thread", time.Duration(*wait*1e9)
 
 	begun := time.Now()
 	var all sync.WaitGroup
 	for i := 0; i < *workers; i++ {
 		all.Add(1)
-		go func(id int, begun time.Duration) {
+		var conn net.Conn
+		if listener != nil {
+			if conn, err = listener.Accept(); err != nil {
+				log.Fatal(err)
+			}
+			if i == 0 {
+				begun = time.Now()
+			}
+		}
+		go func(id int, since time.Duration) {
 			defer all.Done()
-			respond(output, id, begun, time.Duration(*wait*1e9), *mode == "thread")
+			if isThread {
+				runtime.LockOSThread()
+			}
+			if conn != nil {
+				serve(conn, waits, isThread)
+			} else {
+				respond(output, id, since, waits, isThread)
+			}
 		}(i, time.Since(start))
 	}
 	all.Wait()
-	json.NewEncoder(os.Stdout).Encode(map[string]float64{"elapsed_s": time.Since(begun).Seconds()})
+	elapsed := time.Since(begun)
+	// What the program stood still for it; most of it is done beside the program.
+	var collected debug.GCStats
+	debug.ReadGCStats(&collected)
+	json.NewEncoder(os.Stdout).Encode(map[string]float64{
+		"elapsed_s": elapsed.Seconds(),
+		"gc_s":      collected.PauseTotal.Seconds(),
+	})
 }

@@ -34,16 +34,59 @@ sub write_response {
     return;
 }
 
+# The second form: requests of a client's, over sockets. Loaded only there: a thread has a copy of
+# all that is.
+sub listener {
+    require Socket;
+
+    # A client that has gone is an error of its request's, not the end of all.
+    $SIG{PIPE} = 'IGNORE';
+    socket( my $listener, Socket::PF_INET(), Socket::SOCK_STREAM(), 0 ) or die "socket: $!";
+    bind( $listener, Socket::pack_sockaddr_in( 0, Socket::INADDR_LOOPBACK() ) ) or die "bind: $!";
+
+    # The kernel makes of it the most that it has.
+    listen( $listener, 2**31 - 1 ) or die "listen: $!";
+    my ($port) = Socket::unpack_sockaddr_in( getsockname $listener );
+    local $| = 1;
+    print encode_json( { port => $port } ), "\n";
+    return $listener;
+}
+
+sub hear {
+    my ($request) = @_;
+    my $conn = $request->{output};
+    syswrite( $conn, "ready\n" ) or die "not ready: $!";
+    my $line = readline($conn) // die 'the client has gone';
+    $request->{begun_ns} = now_ns();
+    ( $request->{id} ) = $line =~ /^respond (\d+)$/ or die "asked for $line";
+    return;
+}
+
+sub respond {
+    my ( $request, $wait_s, $is_thread ) = @_;
+    hear($request) if $request->{is_mine};
+    sleep $wait_s;
+    write_response( @{$request}{qw(output id begun_ns)}, $is_thread );
+    leave($request);
+    return 1;
+}
+
+sub leave {
+    my ($request) = @_;
+    close $request->{output} if $request->{is_mine};
+    return;
+}
+
 sub forks {
-    my ( $count, $output, $wait_s ) = @_;
+    my ( $count, $begin, $wait_s ) = @_;
     for my $id ( 0 .. $count - 1 ) {
-        my $begun_ns = now_ns();
-        my $pid      = fork // die "no more than $id processes can be made: $!\n";
+        my $request = $begin->($id);
+        my $pid     = fork // die "no more than $id processes can be made: $!\n";
         if ( !$pid ) {
-            sleep $wait_s;
-            write_response( $output, $id, $begun_ns, 0 );
+            respond( $request, $wait_s, 0 );
             POSIX::_exit(0);
         }
+        leave($request);
     }
     for ( 1 .. $count ) {
         wait;
@@ -52,22 +95,17 @@ sub forks {
     return;
 }
 
-sub respond {
-    my ( $output, $id, $begun_ns, $wait_s ) = @_;
-    sleep $wait_s;
-    write_response( $output, $id, $begun_ns, 1 );
-    return 1;
-}
-
 sub threads_of {
-    my ( $count, $output, $wait_s ) = @_;
+    my ( $count, $begin, $wait_s ) = @_;
     threads::shared::share( \$formatter );
     my @several;
     for my $id ( 0 .. $count - 1 ) {
-        my $one = threads->create( { stack_size => 64 * 1024 },
-            \&respond, $output, $id, now_ns(), $wait_s );
+        my $request = $begin->($id);
+        my $one     = threads->create( { stack_size => 64 * 1024 },
+            \&respond, $request, $wait_s, 1 );
         die "no more than $id threads can be made\n" if !$one;
         push @several, $one;
+        leave($request);
     }
     for (@several) {
         die 'a thread failed' if !$_->join;
@@ -75,12 +113,13 @@ sub threads_of {
     return;
 }
 
-my ( $mode, $workers, $wait_s, $file ) = ( 'thread', 100, 1.0, '/dev/null' );
+my ( $mode, $workers, $wait_s, $file, $sockets ) = ( 'thread', 100, 1.0, '/dev/null', 0 );
 GetOptions(
     'mode=s'    => \$mode,
     'workers=i' => \$workers,
     'wait=f'    => \$wait_s,
-    'output=s'  => \$file
+    'output=s'  => \$file,
+    'sockets=i' => \$sockets
 ) or exit 2;
 my $lacks = $mode eq 'thread' && !$Config{useithreads} && 'this Perl has no threads';
 $lacks ||= $mode !~ /^(?:thread|fork)$/ && 'Perl has processes and threads';
@@ -93,7 +132,20 @@ if ( $mode eq 'thread' ) {
     require threads::shared;
 }
 sysopen( my $output, $file, O_WRONLY | O_CREAT | O_APPEND ) or die "$file: $!";
-my $begun = clock_gettime(CLOCK_MONOTONIC);
-if   ( $mode eq 'fork' ) { forks( $workers, $output, $wait_s ) }
-else                     { threads_of( $workers, $output, $wait_s ) }
-print encode_json( { elapsed_s => clock_gettime(CLOCK_MONOTONIC) - $begun } ), "\n";
+my $listener = $sockets ? listener() : undef;
+my $first_s  = clock_gettime(CLOCK_MONOTONIC);
+
+# What a request needs to be answered; `is_mine`: a connection that is closed then.
+my $begin = sub {
+    my ($id) = @_;
+    return { output => $output, id => $id, begun_ns => now_ns() } if !$listener;
+    accept( my $conn, $listener ) or die "accept: $!";
+    $first_s = clock_gettime(CLOCK_MONOTONIC) if $id == 0;
+    return { output => $conn, is_mine => 1 };
+};
+my $run = $mode eq 'fork' ? \&forks : \&threads_of;
+if ( !eval { $run->( $workers, $begin, $wait_s ); 1 } ) {
+    print {*STDERR} $@;
+    exit 1;
+}
+print encode_json( { elapsed_s => clock_gettime(CLOCK_MONOTONIC) - $first_s } ), "\n";

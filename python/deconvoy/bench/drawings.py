@@ -182,7 +182,7 @@ def draw_law(axes: Axes, points: dict[int, Cell], colour: str) -> None:
         return
     counts = np.array(sorted(points), dtype=float)
     medians = np.array([points[int(count)].estimates["elapsed_s"].median for count in counts])
-    one, contention, coherency = terms(counts, medians, coherent=True)
+    ((one, contention, coherency),) = terms(counts, medians[None], coherent=True)
     dense = np.geomspace(counts[0], counts[-1], 40)
     axes.plot(dense, one / speedup(dense, contention, coherency), ":", color=colour, linewidth=1)
 

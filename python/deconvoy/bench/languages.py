@@ -79,8 +79,9 @@ def compile_c(command: str, source: Path, folder: Path, shared: Path | None) -> 
 
 
 def compile_go(command: str, source: Path, folder: Path, shared: Path | None) -> list[str]:
-    # Nothing is fetched: the programs need no module, and no other version of Go.
-    environment = os.environ | {"GO111MODULE": "off", "GOTOOLCHAIN": "local"}
+    # Nothing is fetched: the programs need no module, and no other version of Go. Threads are made
+    # by Go, not by the C library.
+    environment = os.environ | {"GO111MODULE": "off", "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
     # What is compiled together has to be in one folder.
     files = [str(shutil.copy(file, folder)) for file in (source, shared) if file is not None]
     run(source, [command, "build", "-o", str(folder / "program"), *files], environment)

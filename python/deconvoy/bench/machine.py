@@ -15,6 +15,9 @@ import psutil
 # A run counts when other processes used less than this meanwhile, in cores.
 QUIET_CORES = 0.2
 
+# The kernel counts processor time in ticks: of two counts each may be off by one, in seconds.
+RESOLUTION_S = 2 / os.sysconf("SC_CLK_TCK")
+
 # How long to wait for a quiet machine before a run, in seconds, and how long to look.
 PATIENCE_S = 20.0
 LOOK_S = 0.2
@@ -102,7 +105,7 @@ class Watch:
     def foreign_cores(self) -> float:
         elapsed = max(time.monotonic() - self.began, 1e-3)
         foreign = (_busy_s() - self.busy_s) - (_family_s() - self.family_s)
-        return max(foreign / elapsed, 0.0)
+        return max(foreign - RESOLUTION_S, 0.0) / elapsed
 
 
 class Quiet:

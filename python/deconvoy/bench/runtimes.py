@@ -113,9 +113,14 @@ def _traces() -> Path:
 @contextmanager
 def companions(python: str) -> Iterator[list[str]]:
     """The folders in which a program finds what is not its interpreter's own: deconvoy, and, if
-    that is of our version, what is installed beside us (joblib, Dask, NumPy)."""
+    that is of our version, what is installed beside us (joblib, Dask, NumPy). Nothing if it has no
+    GIL and we have, or the other way around: our extension module is of one kind."""
     ours = Path(__file__).parent.parent
-    if version_of(python) == (sys.version_info[:2], is_free_threaded()):
+    version, free_threaded = version_of(python)
+    if free_threaded != is_free_threaded():
+        yield []
+        return
+    if version == sys.version_info[:2]:
         yield [str(ours.parent), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
         return
     with tempfile.TemporaryDirectory(prefix="deconvoy-companions-") as folder:

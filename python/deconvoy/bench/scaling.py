@@ -20,7 +20,6 @@ from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from deconvoy.bench.results import Result
 from deconvoy.bench.stats import CONFIDENCE, Estimate
@@ -66,19 +65,32 @@ class Scaling:
     universal: Law
 
 
-def terms(counts: NDArray[np.float64], times: NDArray[np.float64], coherent: bool) -> list[float]:
-    """The least-squares terms (time of one worker, contention, coherency) of one time a count.
+def terms(
+    counts: NDArray[np.float64], times: NDArray[np.float64], coherent: bool
+) -> NDArray[np.float64]:
+    """The least-squares terms (time of one worker, contention, coherency) of each row of `times`,
+    which has one time a count: an array of as many rows, and three columns.
 
     T(N) = T(1) / N + a (N - 1) / N + b (N - 1) is linear in T(1), a = T(1) contention and
     b = T(1) coherency, none of them below 0; each time counts by its own size.
     """
-    columns = [1 / counts, (counts - 1) / counts]
-    if coherent:
-        columns.append(counts - 1)
-    matrix = np.stack(columns, axis=1) / times[:, None]
-    one, *rest = nnls(matrix, np.ones(len(times)))[0]
-    shares = [float(term / one) if one > 0 else 0.0 for term in rest]
-    return [float(one), *shares, *([] if coherent else [0.0])]
+    columns = np.stack([1 / counts, (counts - 1) / counts, counts - 1], axis=1)
+    matrix = columns / times[:, :, None]
+    best = np.zeros((len(times), 3))
+    least = np.full(len(times), np.inf)
+    # Which of the two others is above 0: there are few cases, and all rows are solved at once.
+    for chosen in ([0], [0, 1], [0, 2], [0, 1, 2]) if coherent else ([0], [0, 1]):
+        part = matrix[:, :, chosen]
+        transposed = part.swapaxes(1, 2)
+        ones = np.ones((len(times), len(counts), 1))
+        found = np.linalg.solve(transposed @ part, transposed @ ones)
+        error = ((part @ found - ones) ** 2).sum(axis=(1, 2))
+        better = (found >= 0).all(axis=(1, 2)) & (error < least)
+        least[better] = error[better]
+        best[better] = 0
+        best[np.ix_(better, chosen)] = found[better, :, 0]
+    best[:, 1:] /= best[:, :1]
+    return best
 
 
 def speedup(workers: Workers, contention: float, coherency: float) -> Workers:
@@ -96,9 +108,10 @@ def law(samples: Mapping[int, Sequence[float]], coherent: bool, seed: int = 0) -
         drawn = generator.integers(0, len(times), (RESAMPLES, len(times)))
         medians[0, place] = np.median(times)
         medians[1:, place] = np.median(times[drawn], axis=1)
-    fits = [terms(counts, times, coherent) for times in medians]
-    gained = [speedup(PREDICTED, contention, coherency) for _, contention, coherency in fits]
-    _, contention, coherency = zip(*fits, strict=True)
+    _, contention, coherency = terms(counts, medians, coherent).T
+    gained = PREDICTED / (
+        1 + contention * (PREDICTED - 1) + coherency * PREDICTED * (PREDICTED - 1)
+    )
     runs = min(map(len, several))
     share, cost = _first_with_interval(contention, runs), _first_with_interval(coherency, runs)
     best = None
@@ -107,11 +120,12 @@ def law(samples: Mapping[int, Sequence[float]], coherent: bool, seed: int = 0) -
     return Law(share, cost, _first_with_interval(gained, runs), best)
 
 
-def _first_with_interval(values: Sequence[float], runs: int) -> Estimate:
+def _first_with_interval(values: NDArray[np.float64], runs: int) -> Estimate:
     """The value of all runs comes first, then those of the resamples."""
     tails = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
-    low, high = np.quantile(np.asarray(values[1:]), tails)
-    return Estimate(values[0], min(float(low), values[0]), max(float(high), values[0]), runs)
+    first = float(values[0])
+    low, high = np.quantile(values[1:], tails)
+    return Estimate(first, min(float(low), first), max(float(high), first), runs)
 
 
 def scalings(result: Result) -> list[Scaling]:
