@@ -10,8 +10,8 @@ import pytest
 from commandline import Deconvoy
 from deconvoy import mixes, search
 from deconvoy._native import groups_json, replay, simulate
+from deconvoy.bench import results
 from deconvoy.bench.mixed import figures
-from deconvoy.bench.results import load
 from deconvoy.bench.simulated import costs_named
 from deconvoy.traces import load
 
@@ -45,7 +45,7 @@ def test_the_same_workload_runs_everywhere(deconvoy: Deconvoy, tmp_path: Path) -
     named = [part for name in runtimes for part in ("--runtime", name)]
     done = deconvoy(*("bench", f"mix:{path}", *named, "--runs", "1", "-o", out, "--traces", traces))
     assert done.returncode == 0, done.stderr
-    result = load(out)
+    result = results.load(out)
     by_runtime = {run.runtime: run.values for run in result.runs}
     assert set(by_runtime) == set(runtimes) - {"c"}
     assert "no program of C's runs a workload" in json.dumps(result.skipped)
@@ -100,7 +100,7 @@ def test_every_workload_of_the_project_runs_in_the_lab(
         *("-o", out, "--traces", traces),
     )
     assert done.returncode == 0, done.stderr
-    (run,) = load(out).runs
+    (run,) = results.load(out).runs
     assert all(group["acquires"] > 0 for group in run.values["groups"])
     for trace in traces.iterdir():
         replay(trace)
@@ -142,7 +142,7 @@ def test_a_hold_that_is_not_over_counts(deconvoy: Deconvoy, tmp_path: Path) -> N
     mix.write_text('duration = "1s"\n[[threads]]\nname = "cpu"\nloop = [{ compute = "1ms" }]\n')
     done = deconvoy("bench", f"mix:{mix}", "--runtime", "sim:adaptive@2", "--runs", "1", "-o", out)
     assert done.returncode == 0, done.stderr
-    (run,) = load(out).runs
+    (run,) = results.load(out).runs
     assert run.values["kept"] > 0.99
 
 
@@ -171,6 +171,6 @@ def test_a_search_runs_its_winner_on_real_threads(deconvoy: Deconvoy, tmp_path: 
     done = deconvoy("policies", "search", "--mix", mix, *options)
     assert done.returncode == 0, done.stderr
     assert "wait p99, sim" in done.stdout and "kept, CPython" in done.stdout, done.stdout
-    made = load(next(tmp_path.glob("deconvoy-search-*.jsonl")))
+    made = results.load(next(tmp_path.glob("deconvoy-search-*.jsonl")))
     kinds = {run.runtime.partition(":")[0].partition("+")[0] for run in made.runs}
     assert kinds == {"sim", "lab", MINE}
