@@ -188,3 +188,11 @@ def test_a_long_series_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) ->
         "deconvoy: 7 of 12 runs done, about 2 min to go",
         "deconvoy: 10 of 12 runs done, about 1 min to go",
     ]
+
+
+def test_there_can_be_thousands_of_requests(deconvoy: Deconvoy) -> None:
+    """More than threads that anybody has."""
+    done = deconvoy("bench", "respond", "--workers", "10000", "--mode", "nothing")
+    assert "'nothing' is not one of" in done.stderr
+    done = deconvoy("bench", "respond", "--workers", "100001")
+    assert done.returncode == 2 and "from 0 to 100000" in done.stderr

@@ -12,6 +12,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+import psutil
 import pytest
 from commandline import Deconvoy
 from deconvoy.bench import machine, plan, series
@@ -203,3 +204,20 @@ def test_an_interrupted_series_says_how_to_go_on(deconvoy: Deconvoy, tmp_path: P
     done = deconvoy("bench", "--resume", place, "--runs", "3")
     assert done.returncode == 2
     assert "--resume goes on with what its file says" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_nothing_goes_on_when_the_bench_is_ended(tmp_path: Path, number: signal.Signals) -> None:
+    options = ["--runtime", "c", "--work", str(10**15), "--mode", "fork", "--workers", "2"]
+    command = [sys.executable, "-m", "deconvoy", "bench", "countdown", *options, "-o", "r.jsonl"]
+    quiet = subprocess.DEVNULL
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=quiet, stderr=quiet)
+    begun = psutil.Process(process.pid)
+    while len(several := begun.children(recursive=True)) < 3:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(number)
+    assert process.wait() == (130 if number == signal.SIGINT else 128 + number)
+    _, alive = psutil.wait_procs(several, timeout=60)
+    assert not alive
+    assert load(tmp_path / "r.jsonl").runs == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -94,7 +95,7 @@ class WithCompare(click.Command):
     "Default: all languages found, every CPython stock and under each policy; for tasks, this "
     "Python.",
 )
-@click.option("--workers", type=Counts(0, 1000), help="As a list. Default: by scenario.")
+@click.option("--workers", type=Counts(0, 100_000), help="As a list. Default: by scenario.")
 @click.option(
     "--mode",
     "modes",
@@ -294,16 +295,19 @@ def carry_out(
     progress = output.console(stderr=True)
     rounds = result.settings["rounds"]
     try:
-        if machines is None:
-            execute(result, cases, rounds, path, progress)
-        else:
-            from deconvoy.bench.cluster import execute_on
+        with signals_as_interrupts():
+            if machines is None:
+                execute(result, cases, rounds, path, progress)
+            else:
+                from deconvoy.bench.cluster import execute_on
 
-            execute_on(machines, result, cases, rounds, path, progress)
+                execute_on(machines, result, cases, rounds, path, progress)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}") from None
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         tell_how_to_go_on(result, path, progress)
+        if isinstance(interrupt, Ended):
+            sys.exit(128 + interrupt.number)
         raise
     if not result.runs and not result.failed:
         why = "; ".join(f"{name}: {reason}" for name, reason in result.skipped.items())
@@ -316,6 +320,27 @@ def carry_out(
         console.print(f"every number: {path}", soft_wrap=True)
     if result.failed:
         sys.exit(1)
+
+
+class Ended(KeyboardInterrupt):
+    """A signal that ends a program, as Ctrl-C does: what has been begun is ended on the way."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+@contextmanager
+def signals_as_interrupts() -> Iterator[None]:
+    def end(number: int, _: object) -> None:
+        raise Ended(number)
+
+    known = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in known.items():
+            signal.signal(number, handler)
 
 
 def tell_how_to_go_on(result: Result, path: Path, console: Console) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,11 +20,11 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, ScalarFo
 
 from deconvoy import output
 from deconvoy.bench.formats import is_format
+from deconvoy.bench.ratios import ratios, row_name
 from deconvoy.bench.respond import SIMULATED, SOCKETS
 from deconvoy.bench.results import Result
 from deconvoy.bench.scaling import LEAST_COUNTS, SAME_WORK, speedup, terms
 from deconvoy.bench.summary import MODES, Cell, Key, cells
-from deconvoy.bench.table import published
 
 # In a page these stand for the colours of its text and of its lines.
 INK, FAINT, LINE = "#1c2128", "#667080", "#d8dde4"
@@ -277,12 +277,6 @@ def is_respond(scenario: str) -> bool:
     return scenario in (SIMULATED, SOCKETS)
 
 
-def row_name(key: Key) -> str:
-    """A line of a plot: `ruby3.1, thread, 4`."""
-    mode = f", {key.mode}" if key.mode else ""
-    return f"{key.full_runtime}{mode}, {key.workers:,}"
-
-
 def ways(found: dict[Key, Cell]) -> Iterator[Drawing]:
     """Threads against forks against green threads: a line a runtime, a marker a mode."""
     by_scenario: dict[str, dict[str, dict[str, Cell]]] = {}
@@ -327,104 +321,27 @@ def ways(found: dict[Key, Cell]) -> Iterator[Drawing]:
         )
 
 
-# What two times are compared in both the sources and here, and in which cells ours are.
-RATIOS: dict[str, tuple[str, Callable[[dict[str, Any]], float | None], Callable[[Key], Key | None]]]
-
-
 def published_and_measured(found: dict[Key, Cell]) -> Iterator[Drawing]:
-    """Ratios of the sources, which do not hang on how fast a processor is, beside ours."""
-    for scenario, (what, of_source, other_of) in RATIOS.items():
-        theirs = [
-            (f"{source_name(row)} ({row.get('os', row.get('host', ''))})", gained)
-            for row in published()[scenario]["rows"]
-            if (gained := of_source(row)) is not None
-        ]
-        ours = []
-        for key, cell in found.items():
-            other = other_of(key) if key.scenario == scenario else None
-            if other in found and other is not None and "elapsed_s" in cell.estimates:
-                base = found[other].estimates["elapsed_s"]
-                ours.append((row_name(key), cell.estimates["elapsed_s"].median / base.median))
-        if not ours:
-            continue
-        figure, axes = rows_figure(len(theirs) + len(ours))
-        names, x = zip(*theirs, *ours, strict=True)
+    """Ratios of the sources beside ours."""
+    for one in ratios(found):
+        figure, axes = rows_figure(len(one.published) + len(one.measured))
+        names, x = zip(*one.published, *one.measured, strict=True)
         look: dict[str, Any] = {"linestyle": "", "markersize": 6}
-        count = len(theirs)
-        axes.plot(
-            x[:count], range(count), marker="D", markerfacecolor="none", color=COLOURS[1],
-            label="published", **look,
-        )  # fmt: skip
-        axes.plot(
-            x[count:], range(count, len(x)), marker="o", color=COLOURS[0], label="measured", **look
-        )
+        theirs = len(one.published)
+        hollow = look | {"markerfacecolor": "none", "color": COLOURS[1]}
+        axes.plot(x[:theirs], range(theirs), marker="D", label="published", **hollow)
+        look["color"] = COLOURS[0]
+        axes.plot(x[theirs:], range(theirs, len(x)), marker="o", label="measured", **look)
         axes.axvline(1, color=FAINT, linewidth=1)
         axes.set_yticks(range(len(names)), names)
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
         axes.xaxis.set_minor_formatter(NullFormatter())
-        axes.set_xlabel(what)
+        axes.set_xlabel(one.what)
         legend_of(figure, [axes])
         yield Drawing(
-            f"published-{scenario}",
-            f"{scenario}: published and measured",
-            f"{what[0].upper()}{what[1:]}; logarithmic. Source: {source_of(scenario)}.",
+            f"published-{one.scenario}",
+            f"{one.scenario}: published and measured",
+            f"{one.what[0].upper()}{one.what[1:]}; logarithmic. Source: {one.source}.",
             figure,
         )
-
-
-def source_name(row: dict[str, Any]) -> str:
-    return f"{row.get('runtime', row.get('implementation'))}"
-
-
-def source_of(scenario: str) -> str:
-    if scenario == SIMULATED:
-        return "R. Anderson, Get Your Thread Off of My Fork (2009)"
-    return str(published()[scenario]["source"])
-
-
-def _of(row: dict[str, Any], name: str, base: str) -> float | None:
-    return row[name] / row[base] if name in row and base in row else None
-
-
-def _forks_of_source(row: dict[str, Any]) -> float | None:
-    """A row of forks, over that of threads of the same language and machine."""
-    if row["method"] != "fork":
-        return None
-    same = ("host", "implementation")
-    for other in published()[SIMULATED]["rows"]:
-        if other["method"] == "thread" and all(other[name] == row[name] for name in same):
-            return float(row["elapsed"] / other["elapsed"])
-    return None
-
-
-def _two_threads(key: Key) -> Key | None:
-    is_it = key.mode == "thread" and key.workers == 2
-    return replace(key, mode="sequential", workers=1) if is_it else None
-
-
-def _beside_one(key: Key) -> Key | None:
-    return replace(key, workers=0) if key.workers == 1 else None
-
-
-def _forks(key: Key) -> Key | None:
-    return replace(key, mode="thread") if key.mode == "fork" else None
-
-
-RATIOS = {
-    "countdown": (
-        "the time of two threads, over that of one",
-        lambda row: _of(row, "two_threads", "sequential"),
-        _two_threads,
-    ),
-    "messaging": (
-        "the time beside one CPU-bound thread, over that alone",
-        lambda row: _of(row, "one_cpu_thread", "unloaded"),
-        _beside_one,
-    ),
-    SIMULATED: (
-        "the time of a process for each request, over that of a thread",
-        _forks_of_source,
-        _forks,
-    ),
-}
