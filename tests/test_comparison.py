@@ -131,10 +131,13 @@ def test_the_terms_are_those_of_least_squares_that_are_not_below_0() -> None:
 
     times = np.random.default_rng(1).lognormal(0, 1, (200, len(COUNTS)))
     found = terms(COUNTS, times, coherent=True)
-    columns = np.stack([1 / COUNTS, (COUNTS - 1) / COUNTS, COUNTS - 1], axis=1)
-    for row, mine in zip(times, found, strict=True):
-        theirs, _ = nnls(columns / row[:, None], np.ones(len(row)))
-        assert mine[0] * np.array([1, *mine[1:]]) == pytest.approx(theirs, rel=1e-6, abs=1e-9)
+    columns = np.stack([1 / COUNTS, np.ones_like(COUNTS), COUNTS - 1], axis=1)
+    for row, (one, serial, cost) in zip(times, found, strict=True):
+        parallel, alone, pairs = nnls(columns / row[:, None], np.ones(len(row)))[0]
+        assert (one, one * serial, one * cost) == pytest.approx(
+            (parallel + alone, alone, pairs), rel=1e-6, abs=1e-9
+        )
+    assert (found[:, 1] <= 1).all()
 
 
 def test_intervals_hold_the_terms_of_noisy_times() -> None:

@@ -23,7 +23,7 @@ from deconvoy import __version__, output
 from deconvoy.bench import machine, runtimes
 from deconvoy.bench.languages import Installed
 from deconvoy.bench.results import Journal, Result, Run
-from deconvoy.bench.runtimes import choose
+from deconvoy.bench.runtimes import Runtime, choose
 from deconvoy.bench.scenario import Case
 from deconvoy.bench.series import run_once, still_to_run
 from deconvoy.errors import UserError
@@ -71,7 +71,8 @@ def run_there(case: dict[str, Any], number: int, seed: int) -> dict[str, Any]:
     chosen, missing = choose([case["runtime"]])
     if not chosen:
         why = "; ".join(missing.values())
-        return {"skipped": (f"{case['scenario']} {case['runtime']}", why)}
+        lacking = Runtime(case["runtime"], "")
+        return {"skipped": (Case(**case | {"runtime": lacking}).kind, why)}
     with alone():
         # It may have been waited for another's run.
         quiet = machine.Quiet(lambda foreign_cores: None)
@@ -247,10 +248,10 @@ class Dispatcher:
                     said = future.result()
                 except distributed.KilledWorker:
                     said = {"failed": (case.name, "its worker has ended")}
-                if "run" not in said:
-                    self._told.add(case.name)
-                    told = next(iter(said))
-                    said = {told: (case.name, f"on {done_by.name}: {said[told][1]}")}
+                for told in said.keys() - {"run"}:
+                    name, reason = said[told]
+                    self._told.add(name)
+                    said = {told: (name, f"on {done_by.name}: {reason}")}
                 yield done_by.name, said
                 self._give(done_by, group)
             if time.monotonic() - looked_s > LOOK_S:
@@ -267,7 +268,7 @@ class Dispatcher:
                 self._waiting.remove(one)
             while one.left:
                 number, case = one.left.pop(0)
-                if case.name in self._told:
+                if {case.name, case.kind} & self._told:
                     continue
                 future = self._cluster.client.submit(
                     run_there,

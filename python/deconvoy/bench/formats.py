@@ -13,8 +13,8 @@ from deconvoy.bench.table import ratio, seconds
 
 SCENARIO = "format"
 
-# Of what so many cores could give: from here on threads run at a time.
-AT_A_TIME = 0.75
+# Of what the other cores could give: from here on threads run at a time, up to there they do not.
+AT_A_TIME, IN_TURN = 0.5, 0.25
 
 # Of processor time, beside one thread: more than this is not chance.
 MORE = 1.25
@@ -24,8 +24,9 @@ SLEEPS_PER_S = 1000
 
 KEY = """\
 over one thread: the time for the same work; ~ the intervals overlap. voluntary: switches of threads
-  that had to sleep. Whether threads run at a time: the time falls to at most 1 / 0.75 of what the
-  cores could give; if not, why, from the processor time and the switches beside one thread's."""
+  that had to sleep. threads: whether they run at a time (at least half of what the other cores
+  could give is had), in part, or serialise (at most a quarter), and why, by processor time and
+  switches."""
 
 
 def format_table(result: Result) -> Table:
@@ -61,19 +62,20 @@ def design_of(key: Key) -> str:
 def why(one: Cell, several: Cell, cores: int) -> str:
     """Whether the threads of a cell run at a time, beside one thread, and if not, why."""
     alone, together = values(one), values(several)
-    could = min(several.key.workers, cores)
-    if alone["elapsed_s"] >= AT_A_TIME * could * together["elapsed_s"]:
+    others = min(several.key.workers, cores) - 1
+    gained = (alone["elapsed_s"] / together["elapsed_s"] - 1) / others if others else 0.0
+    if gained >= AT_A_TIME:
         return "run at a time"
+    verdict = "serialise" if gained <= IN_TURN else "in part"
     cpu = [each["user_s"] + each["system_s"] for each in (alone, together)]
-    sleeps = together["voluntary_switches"] / together["elapsed_s"]
-    system = f"system time {alone['system_s']:.2f} to {together['system_s']:.2f} s"
     switches = f"{together['voluntary_switches']:,.0f} voluntary switches"
-    if sleeps > SLEEPS_PER_S:
-        return f"serialise: they sleep until they are woken: {system}, {switches}"
+    if together["voluntary_switches"] / together["elapsed_s"] > SLEEPS_PER_S:
+        system = f"system time {alone['system_s']:.2f} to {together['system_s']:.2f} s"
+        return f"{verdict}: they sleep until they are woken: {system}, {switches}"
+    more = f"processor time {cpu[0]:.2f} to {cpu[1]:.2f} s"
     if cpu[1] > MORE * cpu[0]:
-        more = f"processor time {cpu[0]:.2f} to {cpu[1]:.2f} s"
-        return f"serialise: they wait awake, for memory or a lock: {more}, {switches}"
-    return f"serialise: one runs at a time, and few have to be woken: {system}, {switches}"
+        return f"{verdict}: they wait awake, for memory or a lock: {more}, {switches}"
+    return f"{verdict}: few have to be woken, and none waits awake: {more}, {switches}"
 
 
 def values(cell: Cell) -> dict[str, float]:

@@ -71,15 +71,17 @@ def terms(
     """The least-squares terms (time of one worker, contention, coherency) of each row of `times`,
     which has one time a count: an array of as many rows, and three columns.
 
-    T(N) = T(1) / N + a (N - 1) / N + b (N - 1) is linear in T(1), a = T(1) contention and
-    b = T(1) coherency, none of them below 0; each time counts by its own size.
+    T(N) = p / N + s + c (N - 1) is linear in what is done in parallel, what one after the other,
+    and what pairs cost one another, none of them below 0: T(1) = p + s, contention s / T(1),
+    coherency c / T(1). Each time counts by its own size.
     """
-    columns = np.stack([1 / counts, (counts - 1) / counts, counts - 1], axis=1)
+    columns = np.stack([1 / counts, np.ones_like(counts), counts - 1], axis=1)
     matrix = columns / times[:, :, None]
     best = np.zeros((len(times), 3))
     least = np.full(len(times), np.inf)
-    # Which of the two others is above 0: there are few cases, and all rows are solved at once.
-    for chosen in ([0], [0, 1], [0, 2], [0, 1, 2]) if coherent else ([0], [0, 1]):
+    # Which of the three are above 0: there are few cases, and all rows are solved at once.
+    cases = [[0], [1], [0, 1], *([[0, 2], [1, 2], [0, 1, 2]] if coherent else [])]
+    for chosen in cases:
         part = matrix[:, :, chosen]
         transposed = part.swapaxes(1, 2)
         ones = np.ones((len(times), len(counts), 1))
@@ -89,8 +91,8 @@ def terms(
         least[better] = error[better]
         best[better] = 0
         best[np.ix_(better, chosen)] = found[better, :, 0]
-    best[:, 1:] /= best[:, :1]
-    return best
+    one = best[:, 0] + best[:, 1]
+    return np.stack([one, best[:, 1] / one, best[:, 2] / one], axis=1)
 
 
 def speedup(workers: Workers, contention: float, coherency: float) -> Workers:

@@ -72,11 +72,17 @@ class Case:
     size: int | None = None
 
     @property
+    def kind(self) -> str:
+        """What a runtime may lack, whatever the number of workers."""
+        mode = "" if self.mode is None else f", {self.mode}"
+        return f"{self.scenario} {self.runtime.name}{mode}"
+
+    @property
     def name(self) -> str:
-        """For a person, and for what is told of cells that have no run."""
-        name = f"{self.scenario} {self.runtime.name}"
+        """For a person, and for what is told of cells that have failed."""
+        name = self.kind
         if self.mode is not None:
-            name += f", {self.mode}" + f" x {self.workers}" * (self.workers > 1)
+            name += f" x {self.workers}" * (self.workers > 1)
         elif not self.scenario.startswith(MIX):
             name += f", {self.workers} threads"
         if self.size is not None:

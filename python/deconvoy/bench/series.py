@@ -129,7 +129,7 @@ def still_to_run(result: Result, cases: Sequence[Case]) -> Iterator[tuple[int, C
 
 def is_told(result: Result, case: Case) -> bool:
     """Whether it is known that a case cannot be run."""
-    return case.name in result.skipped or case.name in result.failed
+    return case.kind in result.skipped or case.name in result.failed
 
 
 def run_once(case: Case, number: int, seed: int, quiet: machine.Quiet) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def run_once(case: Case, number: int, seed: int, quiet: machine.Quiet) -> dict[s
             attempt = functools.partial(run_anew, run, anew)
             made = measure(case, number, attempt, quiet=quiet)
     except Lacks as error:
-        return {"skipped": (case.name, str(error))}
+        return {"skipped": (case.kind, str(error))}
     except RunFailed as error:
         return {"failed": (case.name, str(error))}
     quiet.ran(made.quiet)

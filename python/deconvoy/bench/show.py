@@ -21,8 +21,8 @@ from deconvoy.bench.summary import cells
 SCALING_KEY = f"""\
 serial: the share of the work that must be done one after the other, by Amdahl's law. contention,
   coherency: by the universal scalability law (Gunther), the same share, and what each pair of
-  workers costs one another; most at: beyond so many workers more are slower. {PREDICTED} workers:
-  the speed-up over one that the two laws predict there: predictions, no measurements."""
+  workers costs one another; most at: beyond so many workers more are slower. {PREDICTED} predicted:
+  the speed-up of {PREDICTED} workers over one, by each law: a prediction and no measurement."""
 
 
 def tables(result: Result, pareto: bool = False) -> Iterator[tuple[Table, str]]:
@@ -78,10 +78,10 @@ def show(result: Result, console: Console, pareto: bool) -> None:
 def scaling_table(result: Result) -> Table:
     """A line for each runtime, scenario and mode with three or more worker counts."""
     numbers = ("serial", "contention", "coherency", "most at")
-    predicted = f"{PREDICTED} workers (prediction)"
-    heads = ("scenario", "runtime", "mode", "workers", *numbers, predicted)
+    predicted = tuple(f"{PREDICTED} predicted, {law}" for law in ("Amdahl", "Gunther"))
+    heads = ("scenario", "runtime", "mode", "workers", *numbers, *predicted)
     title = "how the time falls with workers: [95 % interval]"
-    made = output.table(*heads, title=title, numbers=(*numbers, predicted))
+    made = output.table(*heads, title=title, numbers=(*numbers, *predicted))
     for one in scalings(result):
         made.add_row(
             one.key.scenario,
@@ -92,7 +92,8 @@ def scaling_table(result: Result) -> Table:
             share(one.universal.contention),
             share(one.universal.coherency),
             "" if one.universal.best is None else f"{one.universal.best:,.0f}",
-            f"{predictions(one.amdahl)}; {predictions(one.universal)}",
+            predictions(one.amdahl),
+            predictions(one.universal),
         )
     return made
 
