@@ -6,7 +6,7 @@ import json
 import resource
 from typing import Any
 
-from deconvoy.bench.process import accounting
+from deconvoy.bench.accounting import accounting
 from deconvoy.bench.runtimes import SCENARIOS
 from jsonschema import Draft202012Validator
 

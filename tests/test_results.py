@@ -9,12 +9,13 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import psutil
 import pytest
 from commandline import Deconvoy
+from deconvoy import __version__
 from deconvoy.bench import machine, plan, series
 from deconvoy.bench.results import VERSION, Journal, Result, Run, load
 from deconvoy.bench.runtimes import Runtime
@@ -97,6 +98,8 @@ def test_older_results_are_read(tmp_path: Path) -> None:
 
 def test_a_folder_of_results_is_one(tmp_path: Path) -> None:
     first, second, elsewhere = a_result(a_run(0)), a_result(a_run(0)), a_result(a_run(0))
+    first.runs.append(replace(a_run(1), runtime="java17"))
+    first.runtimes["java17"], second.runtimes["java17"] = "17.0.1", "17.0.2"
     second.created_unix_s = elsewhere.created_unix_s = 2.0
     second.runtimes["ruby3.1"] = "ruby"
     elsewhere.created_unix_s = 0.0
@@ -106,7 +109,9 @@ def test_a_folder_of_results_is_one(tmp_path: Path) -> None:
     (tmp_path / "notes.json").write_text("{}")
     found = open_result(tmp_path)
     assert [run.machine for run in found.runs] == ["Q, 9 cores", "", ""]
-    assert found.runtimes == {"c": "gcc", "ruby3.1": "ruby"}
+    assert found.machines == {"Q, 9 cores": elsewhere.machine}
+    assert found.runtimes == {"c": "gcc", "ruby3.1": "ruby", "java17": "17.0.2"}
+    assert found.skipped == {"java17": "older runs, by 17.0.1"}
     empty = tmp_path / "empty"
     empty.mkdir()
     with pytest.raises(UserError, match="no result of deconvoy bench in it"):
@@ -114,7 +119,7 @@ def test_a_folder_of_results_is_one(tmp_path: Path) -> None:
 
 
 class Counting:
-    """Programs that write down that they ran, and one that interrupts."""
+    """Programs that write down that they ran."""
 
     def __init__(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.place = place
@@ -162,6 +167,7 @@ def test_a_runtime_that_is_another_by_now_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result = a_result()
+    result.deconvoy, result.machine = __version__, machine.describe()
     result.settings = {
         "cases": [Case("countdown", Runtime("c", "gcc"), 1, 1).data()],
         "traces": None,
@@ -175,6 +181,50 @@ def test_a_runtime_that_is_another_by_now_is_told(
     result.settings = {}
     with pytest.raises(UserError, match="does not say what is left to run"):
         series.cases_from(result, tmp_path)
+    result.machine = {"processor": "another"}
+    with pytest.raises(UserError, match="it was begun on another machine"):
+        series.cases_from(result, tmp_path)
+    result.deconvoy = "0.0.1"
+    with pytest.raises(UserError, match=r"it was begun by deconvoy 0\.0\.1"):
+        series.cases_from(result, tmp_path)
+
+
+def test_two_do_not_write_one_file(tmp_path: Path) -> None:
+    place = tmp_path / "result.jsonl"
+    with Journal(a_result(), place) as journal:
+        with pytest.raises(UserError, match="another bench writes it"):
+            Journal(a_result(), place)
+        journal.take(run=a_run(0))
+    assert len(load(place).runs) == 1
+    Journal(a_result(), place).close()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import os; os.write(1, bytes([255, 254, 10]))",
+        "print('{\"elapsed_s\": 0}')",
+        "print('{\"elapsed_s\": NaN}')",
+        "print('{}'); import sys; sys.exit(3)",
+        "import os; os.close(1)",
+    ],
+)
+def test_whatever_a_program_does_costs_one_cell(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(Runtime, "command", lambda *_: [sys.executable, "-c", text])
+    one = Runtime("one", "", python=sys.executable)
+    cases = [
+        Case("countdown", one, 1, 1, mode="sequential"),
+        Case("messaging", one, 0, 1, mode="thread"),
+        Case("messaging", one, 1, 1, mode="thread"),
+        Case("respond", one, 1, 1, mode="thread"),
+    ]
+    result = series.new_result([one], {}, {"seed": 1, "rounds": 2})
+    series.execute(result, cases, 2, tmp_path / "r.jsonl", quiet_console())
+    assert not result.runs
+    assert result.failed.keys() | result.skipped.keys() >= {case.name for case in cases[1:]}
 
 
 def test_an_interrupted_series_says_how_to_go_on(deconvoy: Deconvoy, tmp_path: Path) -> None:
@@ -206,18 +256,20 @@ def test_an_interrupted_series_says_how_to_go_on(deconvoy: Deconvoy, tmp_path: P
     assert "--resume goes on with what its file says" in done.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_nothing_goes_on_when_the_bench_is_ended(tmp_path: Path, number: signal.Signals) -> None:
     options = ["--runtime", "c", "--work", str(10**15), "--mode", "fork", "--workers", "2"]
     command = [sys.executable, "-m", "deconvoy", "bench", "countdown", *options, "-o", "r.jsonl"]
     quiet = subprocess.DEVNULL
     process = subprocess.Popen(command, cwd=tmp_path, stdout=quiet, stderr=quiet)
     begun = psutil.Process(process.pid)
-    while len(several := begun.children(recursive=True)) < 3:
+    # The guard, the program, and its two children.
+    while len(several := begun.children(recursive=True)) < 4:
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(number)
-    assert process.wait() == (130 if number == signal.SIGINT else 128 + number)
+    expected = {signal.SIGINT: 130, signal.SIGKILL: -signal.SIGKILL}
+    assert process.wait() == expected.get(number, 128 + number)
     _, alive = psutil.wait_procs(several, timeout=60)
     assert not alive
     assert load(tmp_path / "r.jsonl").runs == []

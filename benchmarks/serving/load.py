@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from deconvoy.bench.process import RunFailed
-from deconvoy.bench.stats import quantile
+from deconvoy.bench.stats import quantiles
 
 from serving.child import clean_environment
 
@@ -45,12 +45,13 @@ def of_phase(answer: dict[str, Any]) -> Load:
     latencies: Sequence[int] = answer["latency_ns"]
     if not latencies:
         raise RunFailed("a phase without a single request")
+    p50, p90, p99 = quantiles(latencies, (0.5, 0.9, 0.99))
     return Load(
         requests=len(latencies),
         elapsed_s=answer["elapsed_s"],
-        p50_ns=quantile(latencies, 0.5),
-        p90_ns=quantile(latencies, 0.9),
-        p99_ns=quantile(latencies, 0.99),
+        p50_ns=p50,
+        p90_ns=p90,
+        p99_ns=p99,
         max_ns=max(latencies),
         wrong=answer["wrong"],
         unsent=answer["unsent"],

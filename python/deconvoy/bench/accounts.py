@@ -12,6 +12,7 @@ from rich.text import Text
 
 from deconvoy import output
 from deconvoy.bench.comparison import value_text
+from deconvoy.bench.respond import SOCKETS
 from deconvoy.bench.results import Result
 from deconvoy.bench.summary import Cell, Key, cells
 
@@ -36,7 +37,7 @@ MEASURED = {
 
 ACCOUNT_KEY = """\
 Medians over runs. user, system, switches, faults: by the kernel, of the program and its processes.
-  CPU: user and system, of the elapsed time. largest: the most that the program's own process had;
+  CPU: user and system, of the elapsed time. largest: the most memory that one process had;
   all memory: how much less the machine had to give. GC: in the collector, where the runtime tells.
   speed-up, efficiency: over mode sequential of the same runtime, and that by worker."""
 
@@ -67,6 +68,9 @@ def value(cell: Cell, name: str) -> float | None:
     """The median of a value; the share of processor time is made of three."""
     if name != "cpu_share":
         return cell.median(name)
+    if cell.key.scenario in ("messaging", SOCKETS):
+        # The server's whole life, and a part of it.
+        return None
     user, system, elapsed = map(cell.median, ("user_s", "system_s", "elapsed_s"))
     if user is None or system is None or not elapsed:
         return None

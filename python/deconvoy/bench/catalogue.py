@@ -39,6 +39,8 @@ class Scenario:
     # What runs it if nothing is said: languages, by name; and every CPython found with these
     # policies (None: stock), or, without any, only this one and those without a GIL.
     languages: tuple[str, ...] = ()
+    # The fewest workers that make sense.
+    least: int = 1
     policies: tuple[str | None, ...] = ()
 
 
@@ -71,6 +73,7 @@ SCENARIO_LIST = (
         work=1000,
         quick_work=200,
         workers=(0, 1),
+        least=0,
         modes=("thread", "green"),
         languages=("c", "pypy", "ruby", "perl", "tcl", "sbcl", "java", "go"),
         policies=(None, "adaptive", "priority", "timeout"),

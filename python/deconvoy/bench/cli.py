@@ -18,11 +18,10 @@ from deconvoy.bench import matrix, runtimes
 from deconvoy.bench.catalogue import DEFAULT, TASK_MODES, Scenario, scenarios_named
 from deconvoy.bench.comparison import compare
 from deconvoy.bench.mixed import MIX
-from deconvoy.bench.results import Result
+from deconvoy.bench.results import Result, load
 from deconvoy.bench.scenario import TASKS, Case
 from deconvoy.bench.series import cases_from, execute, new_name, new_result
 from deconvoy.bench.show import show, to_json
-from deconvoy.bench.store import open_result
 from deconvoy.bench.summary import MODES
 from deconvoy.errors import UserError
 from deconvoy.files import check_new
@@ -92,8 +91,8 @@ class WithCompare(click.Command):
     help="What runs it: c, pypy, ruby, perl, tcl, sbcl, java, go, node; cpython3.11, "
     "'cpython*+adaptive', cpython3.11+timeout:interval=1ms, lab:timer:10ms, sim:adaptive@8, "
     "sim:mutex@8/2010; traced meanwhile, cpython3.11+adaptive+trace. Can be given again. "
-    "Default: all languages found, every CPython stock and under each policy; for tasks, this "
-    "Python.",
+    "Default: all languages found that have a program, every CPython stock and under each "
+    "policy; for tasks and format, this Python and those without a GIL.",
 )
 @click.option("--workers", type=Counts(0, 100_000), help="As a list. Default: by scenario.")
 @click.option(
@@ -194,21 +193,15 @@ def bench(
     """
     if resume is not None:
         only_resume(click.get_current_context())
-        with opened(cluster) as machines:
-            result = open_result(resume)
-            there = None if machines is None else machines.available()
-            carry_out(result, cases_from(result, resume, there), resume, machines, as_json)
+        again(resume, cluster, as_json)
         return
     if pareto and set(names) - {"messaging"}:
         raise UserError("--pareto is for messaging: deconvoy bench messaging --pareto")
     if not names:
         names = ("messaging",) if pareto else DEFAULT
     scenarios = scenarios_named(names)
-    check_scenarios(scenarios, modes, sizes, bool(workers or work))
-    stem = "-".join(dict.fromkeys(name.partition(":")[0] for name in names))
-    stem = f"deconvoy-bench-{stem}-{time.strftime('%Y%m%d-%H%M%S')}"
-    folder = place if place is not None and place.is_dir() else None
-    path = new_name(stem, folder) if place is None or folder else place
+    check_scenarios(scenarios, modes, sizes, workers, work)
+    path = place_of(place, names)
     check_new(path, force)
     if traces is not None:
         if cluster is not None:
@@ -218,17 +211,8 @@ def bench(
         there = None if machines is None else machines.available()
         wanted = list(patterns) or matrix.default_runtimes(scenarios, quick, pareto, there)
         chosen, skipped = runtimes.choose(wanted, traces, there)
-        cases = []
-        for scenario in scenarios:
-            amount = work or (scenario.quick_work if quick else scenario.work)
-            if pareto:
-                cases += matrix.pareto_cases(chosen, amount)
-                continue
-            counts = workers or scenario.workers
-            grains = sizes or scenario.sizes
-            unnamed = set() if patterns else matrix.without_programs(scenario, chosen)
-            mine = [one for one in chosen if one.name not in unnamed]
-            cases += matrix.cases_of(scenario, mine, counts, amount, interval_s, modes, grains)
+        asked = matrix.Asked(workers, work, interval_s, modes, sizes, quick, pareto)
+        cases = matrix.cases_asked(scenarios, chosen, asked, named=bool(patterns))
         if interval_s is not None and not any(one.python for one in chosen):
             raise UserError("--switch-interval is of CPython's, and no runtime here is one")
         if not cases:
@@ -238,6 +222,25 @@ def bench(
         settings = {"rounds": runs or (3 if quick else 5), "seed": seed, "pareto": pareto}
         result = new_result(chosen, skipped, settings | {"traces": kept})
         carry_out(result, cases, path, machines, as_json)
+
+
+def place_of(place: Path | None, names: tuple[str, ...]) -> Path:
+    """The file of a result: as it was said, or a new name, in a folder if one was said."""
+    if place is not None and not place.is_dir():
+        return place
+    stem = "-".join(dict.fromkeys(name.partition(":")[0] for name in names))
+    return new_name(f"deconvoy-bench-{stem}-{time.strftime('%Y%m%d-%H%M%S')}", place)
+
+
+def again(path: Path, cluster: str | None, as_json: bool) -> None:
+    """Goes on with a series that was interrupted."""
+    with opened(cluster) as machines:
+        result = load(path)
+        # What was missing or broken may be there by now.
+        result.skipped.clear()
+        result.failed.clear()
+        there = None if machines is None else machines.available()
+        carry_out(result, cases_from(result, path, there), path, machines, as_json)
 
 
 @contextmanager
@@ -256,10 +259,11 @@ def check_scenarios(
     scenarios: list[Scenario],
     modes: tuple[str, ...],
     sizes: tuple[int, ...] | None,
-    has_amount: bool,
+    workers: tuple[int, ...] | None,
+    work: int | None,
 ) -> None:
     """Raises UserError when they have not what is asked for."""
-    if has_amount and any(one.name.startswith(MIX) for one in scenarios):
+    if (workers or work) and any(one.name.startswith(MIX) for one in scenarios):
         raise UserError(
             "a workload says itself how many threads there are: no --workers, no --work"
         )
@@ -268,6 +272,8 @@ def check_scenarios(
         if unknown := [mode for mode in modes if mode not in known]:
             have = ", ".join(filter(None, known)) or "none"
             raise UserError(f"{one.name} has no mode {unknown[0]}; there are {have}")
+        if workers and min(workers) < one.least:
+            raise UserError(f"{one.name} needs a worker: --workers from {one.least} on")
     unsized = [one.name for one in scenarios if one.sizes == (None,)]
     if sizes and unsized:
         raise UserError(f"tasks of {unsized[0]} have one size: leave out --size, or the scenario")
@@ -316,7 +322,7 @@ def carry_out(
         click.echo(to_json(result))
     else:
         console = output.console()
-        show(result, console, result.settings.get("pareto", False))
+        show(result, console)
         console.print(f"every number: {path}", soft_wrap=True)
     if result.failed:
         sys.exit(1)
@@ -335,7 +341,10 @@ def signals_as_interrupts() -> Iterator[None]:
     def end(number: int, _: object) -> None:
         raise Ended(number)
 
-    known = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    # Under nohup, for one, it is to go on.
+    both = (signal.SIGTERM, signal.SIGHUP)
+    heeded = [number for number in both if signal.getsignal(number) is not signal.SIG_IGN]
+    known = {number: signal.signal(number, end) for number in heeded}
     try:
         yield
     finally:

@@ -10,8 +10,10 @@ import fcntl
 import itertools
 import platform
 import queue
+import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,9 +27,8 @@ from deconvoy.bench.languages import Installed
 from deconvoy.bench.results import Journal, Result, Run
 from deconvoy.bench.runtimes import Runtime, choose
 from deconvoy.bench.scenario import Case
-from deconvoy.bench.series import run_once, still_to_run
+from deconvoy.bench.series import Sayer, run_once, still_to_run
 from deconvoy.errors import UserError
-from deconvoy.files import cache_folder
 from deconvoy.interpreters import Interpreter
 from deconvoy.output import counted
 
@@ -83,9 +84,11 @@ def run_there(case: dict[str, Any], number: int, seed: int) -> dict[str, Any]:
 @contextmanager
 def alone() -> Iterator[None]:
     """A machine is one slot, whatever workers and clusters it has."""
-    folder = cache_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    with Path(folder, "bench.lock").open("w") as lock:
+    # Not in a home, which machines may share.
+    place = Path(tempfile.gettempdir(), "deconvoy-bench.lock")
+    if not place.exists():
+        place.touch(mode=0o644)
+    with place.open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -211,14 +214,17 @@ def execute_on(
         f"results go to {output.plain(str(path))} as they come",
         soft_wrap=True,
     )
+    sayer = Sayer(len(left), min(len(cases), len(left)), console, time.monotonic())
     with Journal(result, path) as journal, output.bar(console) as progress:
-        task = progress.add_task("", total=rounds * len(cases))
+        task = progress.add_task("", total=rounds * len(cases), completed=len(result.runs))
         for one in cluster.machines.values():
             journal.take(machine=(one.name, one.about))
-        for name, said in Dispatcher(cluster, groups(left), result.settings["seed"]):
+        dispatcher = Dispatcher(cluster, groups(left), result.settings["seed"])
+        for count, (name, said) in enumerate(dispatcher, 1):
             said = said | {"run": said["run"] | {"machine": name}} if "run" in said else said
             journal.take(**said)
             progress.update(task, completed=len(result.runs), description=name)
+            sayer.done(count, time.monotonic())
 
 
 class Dispatcher:
@@ -246,8 +252,10 @@ class Dispatcher:
                 said: dict[str, Any]
                 try:
                     said = future.result()
-                except distributed.KilledWorker:
+                except (distributed.KilledWorker, CancelledError):
                     said = {"failed": (case.name, "its worker has ended")}
+                except (OSError, UserError) as error:
+                    said = {"failed": (case.name, str(error))}
                 for told in said.keys() - {"run"}:
                     name, reason = said[told]
                     self._told.add(name)
@@ -258,7 +266,7 @@ class Dispatcher:
                 looked_s = time.monotonic()
                 self._look_for_lost()
         for group in self._waiting:
-            yield "", {"skipped": (group.name, "no machine of the cluster has it")}
+            yield "", {"failed": (group.name, "no machine that is left in the cluster has it")}
 
     def _give(self, to: Machine, group: Group | None = None) -> None:
         """The next run of its group, or of one that waits."""

@@ -29,8 +29,9 @@ LEAST_RUNS = 3
 
 KEY = """\
 B / A: of the geometric means of all runs, with its 95 % interval. faster, slower: by Welch's t-test
-  of the logarithms; of the cells that are said to differ, 5 % may be chance (Benjamini and
-  Hochberg). too few runs: fewer than 3 each, with which nothing can be told."""
+  of the logarithms, corrected for the number of cells, as p is: of those that are said to differ,
+  5 % may be chance (Benjamini and Hochberg). too few runs: fewer than 3 each, with which nothing
+  can be told."""
 
 
 class Verdict(StrEnum):
@@ -79,8 +80,11 @@ def difference(before: Sequence[float], after: Sequence[float]) -> tuple[Estimat
 
 
 def metric_of(key: Key) -> str:
-    """What is compared when nothing is said: a workload runs for a set time, so that its waits."""
-    return "p99_ns" if key.scenario.startswith(MIX) else "elapsed_s"
+    """What is compared when nothing is said. A workload runs for a set time, so that its waits; a
+    client of messaging may have given up, so that what an answered message took."""
+    if key.scenario.startswith(MIX):
+        return "p99_ns"
+    return "message_s" if key.scenario == "messaging" else "elapsed_s"
 
 
 def changes_of(before: Result, after: Result, metric: str | None = None) -> list[Change]:
@@ -94,10 +98,14 @@ def changes_of(before: Result, after: Result, metric: str | None = None) -> list
         samples = [one.samples(name) for one in (cell, theirs.get(key)) if one is not None]
         if len(samples) == 2 and all(each and min(each) > 0 for each in samples):
             changes.append(_change(key, name, *samples))
-    if not changes:
-        return []
-    corrected = false_discovery_control([change.p_value for change in changes])
-    return [_judged(change, float(p)) for change, p in zip(changes, corrected, strict=True)]
+    tested = [change for change in changes if change.verdict is not Verdict.TOO_FEW]
+    if not tested:
+        return changes
+    corrected = iter(false_discovery_control([change.p_value for change in tested]))
+    return [
+        change if change.verdict is Verdict.TOO_FEW else _judged(change, float(next(corrected)))
+        for change in changes
+    ]
 
 
 def _change(key: Key, name: str, before: list[float], after: list[float]) -> Change:
@@ -109,7 +117,7 @@ def _change(key: Key, name: str, before: list[float], after: list[float]) -> Cha
 
 
 def _judged(change: Change, p: float) -> Change:
-    if change.verdict is Verdict.TOO_FEW or p >= SIGNIFICANCE:
+    if p >= SIGNIFICANCE:
         return replace(change, p_value=p)
     verdict = Verdict.FASTER if change.ratio.median < 1 else Verdict.SLOWER
     return replace(change, p_value=p, verdict=verdict)
@@ -138,7 +146,7 @@ def comparison_table(changes: Sequence[Change]) -> Table:
             *(value_text(change.metric, side.median) for side in (change.before, change.after)),
             f"{times.median:.3f}x",
             f"{times.low:.3f} to {times.high:.3f}",
-            f"{change.p_value:.3f}",
+            "" if change.verdict is Verdict.TOO_FEW else f"{change.p_value:.3f}",
             change.verdict.value,
         )
     return table
@@ -162,7 +170,7 @@ def value_text(name: str, value: float) -> str:
     "--metric",
     metavar="NAME",
     help="What is compared: elapsed_s, p50_ns, p99_ns, user_s, system_s, minor_faults and so on; "
-    "less is better. Default: elapsed_s; of a workload p99_ns.",
+    "less is better. Default: elapsed_s; of messaging message_s, of a workload p99_ns.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def compare(before: Path, after: Path, metric: str | None, as_json: bool) -> None:
@@ -202,7 +210,8 @@ def why_nothing(one: Result, other: Result, metric: str | None) -> str:
     if not common:
         return "no cell is in both results"
     have = sorted({name for key in common for name in cells(one)[key].estimates})
-    return f"no {metric} above 0 in both; there are {', '.join(have)}"
+    wanted = metric or " or ".join(sorted({metric_of(key) for key in common}))
+    return f"no {wanted} above 0 in both; there are {', '.join(have)}"
 
 
 def notes(one: Result, other: Result) -> list[str]:

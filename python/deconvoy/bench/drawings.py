@@ -30,10 +30,16 @@ from deconvoy.bench.summary import MODES, Cell, Key, cells
 INK, FAINT, LINE = "#1c2128", "#667080", "#d8dde4"
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#8a6d3b")
+# Of sizes of a task.
+LINES = ("-", "--", "-.")
+
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
 
 # Of a row in a plot with a line a runtime, and of a small plot among several, in inches.
 ROW, WIDTH, SMALL = 0.27, 9.6, 2.5
+
+# Of a distribution.
+BINS = 60
 
 # Small plots beside one another.
 ACROSS = 4
@@ -145,7 +151,9 @@ def against_workers(found: dict[Key, Cell]) -> Iterator[Drawing]:
             for key, points in mine.items():
                 counts = [float(count) for count in points]
                 label = f"{key.mode}" + (f", size {key.size}" if key.size else "")
-                look = look_of(key.mode)
+                sizes = sorted({other.size or 0 for other in mine})
+                line = LINES[sizes.index(key.size or 0) % len(LINES)]
+                look = look_of(key.mode) | {"linestyle": line}
                 with_interval(axes, counts, list(points.values()), label=label, **look)
                 draw_law(axes, points, look["color"])
             counts_on_x(axes, {count for points in mine.values() for count in points})
@@ -164,7 +172,7 @@ def series_of(scenario: str, found: dict[Key, Cell]) -> dict[Key, dict[int, Cell
     every series."""
     several: dict[Key, dict[int, Cell]] = {}
     for key, cell in found.items():
-        if key.scenario == scenario and "elapsed_s" in cell.estimates:
+        if key.scenario == scenario and key.workers and "elapsed_s" in cell.estimates:
             several.setdefault(replace(key, workers=0), {})[key.workers] = cell
     made = {}
     for key, points in several.items():
@@ -252,8 +260,7 @@ def latencies(found: dict[Key, Cell]) -> Iterator[Drawing]:
             continue
         figure, axes = rows_figure(len(several))
         for place, cell in enumerate(several):
-            low, high = cell.median("p50_ns") or 0, cell.median("max_ns") or 0
-            axes.plot([low / 1e9, high / 1e9], [place, place], color=FAINT, linewidth=1)
+            draw_distribution(axes, place, cell)
         for (name, marker, label), colour in zip(parts, COLOURS, strict=False):
             x = [(cell.median(name) or 0) / 1e9 for cell in several]
             axes.plot(x, range(len(x)), linestyle="", marker=marker, color=colour, label=label)
@@ -268,9 +275,21 @@ def latencies(found: dict[Key, Cell]) -> Iterator[Drawing]:
         yield Drawing(
             f"latency-{scenario}",
             f"{scenario}: how long single ones take",
-            "Medians over runs; logarithmic.",
+            "Grey: how often which latency is, of all runs. Markers: medians. Logarithmic.",
             figure,
         )
+
+
+def draw_distribution(axes: Axes, place: int, cell: Cell) -> None:
+    """How often which latency is, of all runs of a cell: as high as it is frequent."""
+    every = np.concatenate([run.values.get("latency_ns", []) for run in cell.runs]) / 1e9
+    every = every[every > 0]
+    edges = np.geomspace(every.min(), max(every.max(), every.min() * 1.001), BINS + 1)
+    counts, _ = np.histogram(every, edges)
+    heights = np.repeat(counts / counts.max() * 0.75, 2)
+    outline = np.repeat(edges, 2)[1:-1]
+    axes.fill_between(outline, place + 0.35, place + 0.35 - heights, color=LINE, linewidth=0)
+    axes.plot([edges[0], edges[-1]], [place, place], color=FAINT, linewidth=0.8)
 
 
 def is_respond(scenario: str) -> bool:

@@ -23,17 +23,24 @@ MORE = 1.25
 SLEEPS_PER_S = 1000
 
 KEY = """\
-over one thread: the time for the same work; ~ the intervals overlap. voluntary: switches of threads
-  that had to sleep. threads: whether they run at a time (at least half of what the other cores
-  could give is had), in part, or serialise (at most a quarter), and why, by processor time and
-  switches."""
+over one thread, over own: the time for the same work, of that of one thread, and of that of the
+  design own; ~ the intervals overlap. voluntary: switches of threads that had to sleep. threads:
+  whether they run at a time (at least half of what the other cores could give is had), in part, or
+  serialise (at most a quarter), and why, by processor time and switches."""
 
 
 def format_table(result: Result) -> Table:
     """A line a cell."""
     found = {key: cell for key, cell in cells(result).items() if is_format(key)}
-    cores = result.machine.get("cores_available") or 1
-    numbers = ("workers", "elapsed s", "over one thread", "user s", "system s", "voluntary")
+    numbers = (
+        "workers",
+        "elapsed s",
+        "over one thread",
+        "over own",
+        "user s",
+        "system s",
+        "voluntary",
+    )
     title = "format: medians, [95 % interval]"
     table = output.table("runtime", "design", *numbers, "threads", title=title, numbers=numbers)
     for key, cell in found.items():
@@ -44,9 +51,10 @@ def format_table(result: Result) -> Table:
             str(key.workers),
             seconds(cell.estimates.get("elapsed_s")),
             ratio(cell, one, "elapsed_s"),
+            ratio(cell, found.get(replace(key, scenario=f"{SCENARIO}-own")), "elapsed_s"),
             *(f"{cell.median(name) or 0:.2f}" for name in ("user_s", "system_s")),
             f"{cell.median('voluntary_switches') or 0:,.0f}",
-            "" if one is None or one is cell else why(one, cell, cores),
+            "" if one is None or one is cell else why(one, cell, result.cores(key.machine)),
         )
     return table
 
@@ -63,7 +71,9 @@ def why(one: Cell, several: Cell, cores: int) -> str:
     """Whether the threads of a cell run at a time, beside one thread, and if not, why."""
     alone, together = values(one), values(several)
     others = min(several.key.workers, cores) - 1
-    gained = (alone["elapsed_s"] / together["elapsed_s"] - 1) / others if others else 0.0
+    if others < 1:
+        return "one core: nothing can be told"
+    gained = (alone["elapsed_s"] / together["elapsed_s"] - 1) / others
     if gained >= AT_A_TIME:
         return "run at a time"
     verdict = "serialise" if gained <= IN_TURN else "in part"

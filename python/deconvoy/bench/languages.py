@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -22,6 +23,9 @@ from deconvoy.files import cache_folder
 
 # A command that says its version is waited for so long, in seconds.
 VERSION_LIMIT_S = 20.0
+
+# And a compiler, which may compile a library first.
+COMPILE_LIMIT_S = 300.0
 
 # Compiles a source, by a command, into a folder; the command that runs it is returned. The last is
 # the file that the programs of several scenarios share, if this is one of them.
@@ -105,7 +109,18 @@ def compile_lisp(command: str, source: Path, folder: Path, shared: Path | None) 
 
 def run(source: Path, command: list[str], environment: dict[str, str] | None = None) -> None:
     """Raises RunFailed with the first error that it tells of, when it fails."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            env=environment,
+            timeout=COMPILE_LIMIT_S,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RunFailed(f"{source.name} is compiled for more than {error.timeout} s") from error
     if done.returncode != 0:
         said = (done.stderr.strip() or done.stdout.strip()).splitlines() or ["it does not say why"]
         why = next((line for line in said if "error" in line.lower()), said[0])
@@ -170,6 +185,7 @@ def inspect(language: Language, command: str) -> Installed:
             input=asked,
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=VERSION_LIMIT_S,
             check=False,
         )
@@ -197,7 +213,9 @@ def command(one: Installed, source: Path, shared: Path | None = None) -> list[st
 @cache
 def _compiled(one: Installed, source: Path, shared: Path | None, compile: Compile) -> list[str]:
     text = source.read_bytes() + (shared.read_bytes() if shared else b"")
-    text += f"{one.full} {one.command} {compile.__code__.co_code!r}".encode()
+    code = compile.__code__
+    how = (one.full, one.command, platform.machine(), code.co_code, code.co_consts)
+    text += repr(how).encode()
     if one.language.libraries:
         text += repr(sorted(Path(one.language.libraries).glob("*"))).encode()
     digest = hashlib.sha256(text).hexdigest()[:16]

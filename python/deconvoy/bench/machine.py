@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import time
@@ -38,6 +39,12 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
+def _identity() -> str | None:
+    """What tells this machine from others of its kind, and not which it is."""
+    known = _read("/etc/machine-id")
+    return hashlib.sha256(known.encode()).hexdigest()[:12] if known else None
+
+
 def describe() -> dict[str, Any]:
     """The machine, as it goes into every result: what a reader needs to judge the numbers."""
     cpuinfo = _read("/proc/cpuinfo") or ""
@@ -48,6 +55,7 @@ def describe() -> dict[str, Any]:
         "memory_bytes": psutil.virtual_memory().total,
         "kernel": platform.release(),
         "architecture": platform.machine(),
+        "machine_id": _identity(),
         "libc": " ".join(platform.libc_ver()),
         "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "virtual_machine": " hypervisor" in cpuinfo,
@@ -59,15 +67,16 @@ def describe() -> dict[str, Any]:
 def doubts(machine: dict[str, Any], runnable: int = 0) -> list[str]:
     """What a reader should know beside the numbers: `runnable` threads want a core at a time."""
     found = []
-    cores = machine["cores_available"]
+    cores = machine.get("cores_available") or runnable
     if runnable > cores:
         found.append(f"up to {runnable} runnable threads share {cores} cores")
-    if machine["virtual_machine"]:
+    if machine.get("virtual_machine"):
         found.append("a virtual machine: wake-ups are slow, and neighbours may take the processor")
-    if machine["governor"] not in (None, "performance"):
+    if machine.get("governor") not in (None, "performance"):
         found.append(f"the frequency governor is {machine['governor']}: speed changes with load")
-    if machine["load_at_start"][0] > 0.5:
-        found.append(f"the load was {machine['load_at_start'][0]:.1f} at the start")
+    load = machine.get("load_at_start") or [0.0]
+    if load[0] > 0.5:
+        found.append(f"the load was {load[0]:.1f} at the start")
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from deconvoy.bench import runtimes
 from deconvoy.bench.catalogue import Scenario
@@ -41,6 +42,37 @@ def cases_of(
         for count in workers
     ]
     return list(dict.fromkeys(cases))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a call says of its cells; None, or nothing: as the scenario has it."""
+
+    workers: tuple[int, ...] | None
+    work: int | None
+    interval_s: float | None
+    modes: tuple[str, ...]
+    sizes: tuple[int, ...] | None
+    quick: bool
+    pareto: bool
+
+
+def cases_asked(
+    scenarios: Sequence[Scenario], chosen: list[runtimes.Runtime], asked: Asked, named: bool
+) -> list[Case]:
+    """All cells of a call. `named`: whether it has named the runtimes."""
+    cases: list[Case] = []
+    for scenario in scenarios:
+        amount = asked.work or (scenario.quick_work if asked.quick else scenario.work)
+        if asked.pareto:
+            cases += pareto_cases(chosen, amount)
+            continue
+        unnamed = set() if named else without_programs(scenario, chosen)
+        mine = [one for one in chosen if one.name not in unnamed]
+        counts, sizes = asked.workers or scenario.workers, asked.sizes or scenario.sizes
+        how = asked.interval_s, asked.modes, sizes
+        cases += cases_of(scenario, mine, counts, amount, *how)
+    return cases
 
 
 def modes_of(scenario: Scenario, runtime: runtimes.Runtime) -> list[str | None]:

@@ -58,4 +58,5 @@ def _run(case: Case, number: int, values: dict[str, Any], foreign: float, quiet:
         switch_interval_s=case.switch_interval_s,
         mode=case.mode,
         size=case.size,
+        work=case.work,
     )

@@ -1,18 +1,20 @@
-"""A child process, and what the kernel accounts to it."""
+"""Programs of scenarios as child processes: run to their end, or asked by lines."""
 
 from __future__ import annotations
 
 import json
 import os
-import resource
-import signal
 import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from pathlib import Path
-from typing import Any
+from typing import IO, Any, TypeVar
+
+from deconvoy.bench.accounting import Memory, accounting
+from deconvoy.bench.guard import guard
+
+T = TypeVar("T")
 
 # A program ends so that lacks what it was asked for, after a line that says what.
 LACKS = 3
@@ -33,86 +35,6 @@ class RunFailed(Exception):
 
 class Lacks(RunFailed):
     """A runtime that has not what a run asks for; the text says what. Nobody's fault."""
-
-
-# How often the memory of a run is looked at, in seconds.
-LOOK_EVERY_S = 0.05
-
-
-class Memory:
-    """What a child and those that it makes take while it runs: looked at now and then.
-
-    Of the child alone, the most it ever had resident (VmHWM): what the kernel accounts to it when
-    it has ended begins with what it shared with us before it began its program. Of all of them, and
-    of what the kernel needs for them, how much less memory the whole machine had to give.
-    """
-
-    def __init__(self, pid: int) -> None:
-        self._status = Path(f"/proc/{pid}/status")
-        self._begun = self._least = available_bytes()
-        self._resident = 0
-        self._ended = threading.Event()
-        self._looker = threading.Thread(target=self._look, daemon=True)
-        self._looker.start()
-
-    def _look(self) -> None:
-        while not self._ended.wait(LOOK_EVERY_S):
-            self._least = min(self._least, available_bytes())
-            with suppress(OSError):
-                self._resident = max(self._resident, _field(self._status, "VmHWM:"))
-
-    def close(self) -> None:
-        self._ended.set()
-        self._looker.join()
-
-    def taken(self, usage: resource.struct_rusage) -> dict[str, float]:
-        """What was seen. `usage`: what the kernel accounted to the child in the end."""
-        self.close()
-        found = {"machine_memory_bytes": float(self._begun - self._least)}
-        # No more than we have had ourselves: that may be ours.
-        is_its_own = usage.ru_maxrss > resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        if resident := usage.ru_maxrss * 1024 if is_its_own else self._resident:
-            found["peak_memory_bytes"] = float(resident)
-        return found
-
-
-def available_bytes() -> int:
-    """What the machine could give to a program without taking it from another."""
-    return _field(Path("/proc/meminfo"), "MemAvailable:")
-
-
-def _field(path: Path, name: str) -> int:
-    """A line of a file of the kernel's that gives KiB, in bytes; 0 without such a line."""
-    _, found, rest = path.read_text().partition(name)
-    return int(rest.split(maxsplit=1)[0]) * 1024 if found else 0
-
-
-def accounting(usage: resource.struct_rusage) -> dict[str, float]:
-    """What the kernel accounted to a child that has ended."""
-    return {
-        "user_s": usage.ru_utime,
-        "system_s": usage.ru_stime,
-        "voluntary_switches": usage.ru_nvcsw,
-        "involuntary_switches": usage.ru_nivcsw,
-        "minor_faults": usage.ru_minflt,
-        "major_faults": usage.ru_majflt,
-    }
-
-
-def switches(pid: int) -> tuple[int, int]:
-    """Voluntary and involuntary context switches of all live threads of a process so far."""
-    voluntary = involuntary = 0
-    for status in Path(f"/proc/{pid}/task").glob("*/status"):
-        try:
-            lines = status.read_text().splitlines()
-        except OSError:
-            continue
-        for line in lines:
-            if line.startswith("voluntary_ctxt_switches:"):
-                voluntary += int(line.split()[1])
-            elif line.startswith("nonvoluntary_ctxt_switches:"):
-                involuntary += int(line.split()[1])
-    return voluntary, involuntary
 
 
 def _parse(line: str, command: Sequence[str]) -> dict[str, Any]:
@@ -136,17 +58,8 @@ def run_to_end(
 
     Raises RunFailed when it fails, prints anything else, or takes longer than the limit.
     """
-    pipe = subprocess.PIPE
     with tempfile.TemporaryFile("w+", errors="replace") as complaints:
-        process = subprocess.Popen(
-            command,
-            stdin=pipe,
-            stdout=pipe,
-            stderr=complaints,
-            env=environment,
-            text=True,
-            start_new_session=True,
-        )
+        process = begin(command, environment, complaints)
         try:
             assert process.stdin is not None and process.stdout is not None
             with closing(Memory(process.pid)) as memory, limited(process.pid, limit_s) as late:
@@ -158,17 +71,48 @@ def run_to_end(
                 _, status, usage = os.wait4(process.pid, 0)
                 process.returncode = os.waitstatus_to_exitcode(status)
         finally:
-            end_group(process.pid)
+            guard.end(process.pid)
         if process.returncode == LACKS:
-            raise Lacks(_parse(text, command)["lacks"])
+            raise Lacks(str(_parse(text, command).get("lacks", "it does not say what")))
         if process.returncode != 0 or late.is_set():
             complaints.seek(0)
             took = f"took longer than {limit_s:.0f} s" if late.is_set() else ""
             raise failure(command, process.returncode, complaints.read() or text, took)
-    said = _parse(text, command)
-    if not isinstance(said.get("elapsed_s"), int | float):
-        raise RunFailed(f"{' '.join(command)}: printed {text.strip()!r}, without elapsed_s")
+    said = with_elapsed(_parse(text, command), command)
     return said | accounting(usage) | memory.taken(usage)
+
+
+def begin(
+    command: Sequence[str], environment: dict[str, str], complaints: IO[str]
+) -> subprocess.Popen[str]:
+    """A program with a session of its own, which is ended when we are killed.
+
+    Raises RunFailed when it cannot be run.
+    """
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=complaints,
+            env=environment,
+            text=True,
+            errors="replace",
+            bufsize=1,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise RunFailed(f"{command[0]}: {error.strerror}") from error
+    guard.begun(process.pid)
+    return process
+
+
+def with_elapsed(said: dict[str, Any], command: Sequence[str]) -> dict[str, Any]:
+    """What a program said, if it has the time that it took."""
+    took = said.get("elapsed_s")
+    if not isinstance(took, int | float) or not 0 < took < float("inf"):
+        raise RunFailed(f"{' '.join(command)}: printed {said!r}, without a time in elapsed_s")
+    return said
 
 
 @contextmanager
@@ -178,20 +122,15 @@ def limited(leader: int, limit_s: float) -> Iterator[threading.Event]:
 
     def end() -> None:
         late.set()
-        end_group(leader)
+        guard.end(leader)
 
     timer = threading.Timer(limit_s, end)
-    timer.start()
+    timer.daemon = True
     try:
+        timer.start()
         yield late
     finally:
         timer.cancel()
-
-
-def end_group(leader: int) -> None:
-    """Ends what a program has begun, and the program."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, signal.SIGKILL)
 
 
 def failure(command: Sequence[str], status: int, said: str, how: str = "") -> RunFailed:
@@ -209,22 +148,17 @@ class Server:
     def __init__(self, command: Sequence[str], environment: dict[str, str]) -> None:
         self.command = list(command)
         self._complaints = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._complaints,
-            env=environment,
-            text=True,
-            bufsize=1,
-            start_new_session=True,
-        )
+        try:
+            self._process = begin(command, environment, self._complaints)
+        except BaseException:
+            self._complaints.close()
+            raise
         self._memory = Memory(self._process.pid)
         try:
             said = self._answer()
             if "lacks" in said:
-                raise Lacks(said["lacks"])
-            self.port: int = said["port"]
+                raise Lacks(str(said["lacks"]))
+            self.port = self._checked(said, "port", int)
         except BaseException:
             self.end()
             raise
@@ -239,23 +173,33 @@ class Server:
             line = self._process.stdout.readline()
         if line:
             return _parse(line, self.command)
+        # It may have closed its end, and go on.
+        guard.end(self.pid)
         status = self._process.wait()
         self._complaints.seek(0)
         how = f"did not answer for {ANSWER_LIMIT_S:.0f} s" if late.is_set() else ""
         raise failure(self.command, status, self._complaints.read(), how)
 
-    def mark(self) -> dict[str, Any]:
-        """The counters so far."""
+    def _checked(self, said: dict[str, Any], name: str, kind: type[T]) -> T:
+        """A value of what it said. Raises RunFailed when that has none of its kind."""
+        if not isinstance(found := said.get(name), kind):
+            raise RunFailed(f"{' '.join(self.command)}: printed {said!r}, without {name}")
+        return found
+
+    def mark(self) -> tuple[float, list[int]]:
+        """When, in seconds of its own clock, and how far each of its threads has counted."""
         assert self._process.stdin is not None
-        self._process.stdin.write("\n")
-        return self._answer()
+        with suppress(BrokenPipeError):
+            self._process.stdin.write("\n")
+        said = self._answer()
+        return self._checked(said, "at", float), self._checked(said, "counts", list)
 
     def finish(self) -> dict[str, Any]:
         """What it says last, before it ends by itself, and what the kernel accounted to it.
 
         Raises RunFailed when it ends badly.
         """
-        said = self._answer()
+        said = with_elapsed(self._answer(), self.command)
         usage = self.stop()
         if status := self._process.returncode:
             self._complaints.seek(0)
@@ -289,7 +233,7 @@ class Server:
     def end(self) -> None:
         """It and what it has begun."""
         self._memory.close()
-        end_group(self.pid)
+        guard.end(self.pid)
         if self._process.returncode is None:
             self._process.wait()
         for file in (self._process.stdin, self._process.stdout, self._complaints):

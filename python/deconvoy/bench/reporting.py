@@ -35,7 +35,7 @@ def report_result(path: Path, outputs: Outputs, force: bool, as_json: bool) -> N
     for folder in filter(None, (outputs.svg, outputs.png)):
         check_folder(folder, force)
     result = open_result(path)
-    if not result.runs:
+    if not result.runs and not (result.skipped or result.failed):
         raise UserError(f"{path}: has no runs: nothing can be told of it")
     with working("drawing"):
         made = write_all(result, outputs)
@@ -45,7 +45,7 @@ def report_result(path: Path, outputs: Outputs, force: bool, as_json: bool) -> N
         for place in made:
             output.console().print(output.plain(str(place)), soft_wrap=True)
     else:
-        show(result, output.console(), bool(result.settings.get("pareto")))
+        show(result, output.console())
 
 
 def check_folder(folder: Path, force: bool) -> None:

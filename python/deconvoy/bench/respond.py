@@ -26,7 +26,7 @@ SOCKETS = "respond-sockets"
 KEY = """\
 over a thread each: the time, of that of mode thread of the same runtime; ~ the intervals overlap.
   p50, p99: of single requests, beyond what each waits. system: of the program and all of its
-  processes; faults: minor ones. largest: the peak of the program's own process; all memory: how
+  processes; faults: minor ones. largest: the peak of the largest process; all memory: how
   much less the whole machine had to give meanwhile, for all processes and what the kernel needs
   for them, to a few MiB."""
 
@@ -80,7 +80,7 @@ def respond_table(result: Result, scenario: str = SIMULATED) -> Table:
 
 def memory(cell: Cell, name: str) -> str:
     found = cell.median(name)
-    return "" if found is None else f"{max(found, 0) / 2**20:,.0f} MiB"
+    return "" if found is None else f"{found / 2**20:,.0f} MiB"
 
 
 def published_table() -> Table:

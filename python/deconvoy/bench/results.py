@@ -6,10 +6,12 @@ line that is not whole, which no reader takes.
 
 from __future__ import annotations
 
+import fcntl
 import json
+import math
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,8 @@ class Run:
     size: int | None = None
     # Of a cluster, by name; the machine that began the series has none.
     machine: str = ""
+    # How much; 0: the scenario has one amount, or it is not known.
+    work: int = 0
 
 
 @dataclass
@@ -65,7 +69,8 @@ class Result:
     def lines(self) -> Iterator[str]:
         """The file: the first line, and those that come with time."""
         told = {"runs", "skipped", "failed", "machines"}
-        yield line({name: value for name, value in vars(self).items() if name not in told})
+        names = [each.name for each in fields(self) if each.name not in told]
+        yield line({name: getattr(self, name) for name in names})
         for name, about in self.machines.items():
             yield line({"machine": [name, about]})
         for run in self.runs:
@@ -73,6 +78,12 @@ class Result:
         for kind in ("skipped", "failed"):
             for name, why in getattr(self, kind).items():
                 yield line({kind: [name, why]})
+
+    def cores(self, machine: str) -> int:
+        """How many a machine of the result has for its programs."""
+        about = self.machines.get(machine, {}) if machine else self.machine
+        cores = about.get("cores_available")
+        return cores if isinstance(cores, int) and cores > 0 else 1
 
     def save(self, path: Path) -> None:
         """Writes it down, whole; raises OSError when it cannot."""
@@ -99,10 +110,23 @@ class Journal:
     """A result that grows, and its file with it."""
 
     def __init__(self, result: Result, path: Path) -> None:
-        """Writes the file as the result is now. Raises OSError when it cannot."""
+        """Writes the file as the result is now. Raises OSError when it cannot, UserError when
+        another bench writes it."""
         self.result = result
+        if path.exists():
+            # Another one's lines would go to a file that is no longer there.
+            os.close(self._lock(path))
         result.save(path)
-        self._handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        self._handle = self._lock(path)
+
+    def _lock(self, path: Path) -> int:
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            raise UserError(f"{path}: another bench writes it: wait until it has ended") from None
+        return handle
 
     def take(self, **said: Any) -> None:
         """One of `run=Run`, `skipped=(name, why)`, `failed=(name, why)`,
@@ -174,10 +198,16 @@ def a_run(data: dict[str, Any]) -> Run:
     """Raises TypeError or ValueError when it is none."""
     run = Run(**data)
     texts = (run.runtime, run.scenario, run.machine, run.mode or "")
-    counts = (run.workers, run.order, run.size or 0)
+    counts = (run.workers, run.order, run.size or 0, run.work)
     is_run = isinstance(run.values, dict) and all(isinstance(text, str) for text in texts)
     if not is_run or not all(map(is_whole_number, counts)):
         raise ValueError("a run that is none")
+    numbers = [value for value in run.values.values() if isinstance(value, int | float)]
+    latencies = run.values.get("latency_ns", [])
+    if not isinstance(latencies, list) or not all(isinstance(one, int) for one in latencies):
+        raise ValueError("latencies that are none")
+    if not all(map(math.isfinite, numbers)) or not run.values.get("elapsed_s", 0) > 0:
+        raise ValueError("a run without a time")
     return run
 
 
@@ -186,6 +216,8 @@ def checked(result: Result) -> Result:
     parts = (result.machine, result.settings, result.runtimes, result.skipped, result.failed)
     if not all(isinstance(part, dict) for part in (*parts, result.machines)):
         raise ValueError("a part is no object")
+    if not all(isinstance(about, str) for about in result.runtimes.values()):
+        raise ValueError("a runtime that is none")
     if not isinstance(result.command, list) or not isinstance(result.created_unix_s, int | float):
         raise ValueError("what it says of its command")
     return result

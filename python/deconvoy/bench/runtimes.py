@@ -28,8 +28,9 @@ from deconvoy.interpreters import Interpreter, find_interpreters, inspect
 # Behind a policy: the run is traced meanwhile.
 TRACE = "+trace"
 
-# Before a lock of the lab's.
+# Before a lock of the lab's; and what it has programs of.
 LAB = "lab:"
+LAB_PROGRAMS = ("countdown", "server", "mix")
 
 SCENARIOS = Path(__file__).parent.parent / "scenarios"
 
@@ -59,7 +60,11 @@ class Runtime:
 
         Raises Lacks where there is no such program, RunFailed where it does not compile.
         """
+        if self.simulation is not None:
+            raise Lacks("nothing simulates it")
         if self.lab is not None:
+            if program not in LAB_PROGRAMS:
+                raise Lacks("no program of the lab's")
             command = [sys.executable, "-m", "deconvoy.lab", program, "--lock", self.lab]
             return [*command, "--trace", str(self.trace_folder())] if self.traced else command
         if self.installed is not None:

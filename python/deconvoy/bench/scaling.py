@@ -57,10 +57,12 @@ class Law:
 
 @dataclass(frozen=True)
 class Scaling:
-    """Of one runtime, scenario and mode: the worker counts measured, and both laws."""
+    """Of one runtime, scenario and mode: the worker counts measured, and both laws. `beyond`: some
+    are more than the cores, so that what cores cannot give counts as serial work, too."""
 
     key: Key
     counts: tuple[int, ...]
+    beyond: bool
     amdahl: Law
     universal: Law
 
@@ -136,7 +138,8 @@ def scalings(result: Result) -> list[Scaling]:
     found = cells(result)
     several: dict[Key, dict[int, list[float]]] = {}
     for key, cell in found.items():
-        if key.scenario.partition("-")[0] in SAME_WORK and "elapsed_s" in cell.estimates:
+        is_same = key.scenario.partition("-")[0] in SAME_WORK and key.workers > 0
+        if is_same and "elapsed_s" in cell.estimates:
             group = replace(key, workers=0)
             several.setdefault(group, {})[key.workers] = cell.samples("elapsed_s")
     made = []
@@ -145,5 +148,6 @@ def scalings(result: Result) -> list[Scaling]:
         by_count = one | samples if group.mode != "sequential" else samples
         if len(by_count) >= LEAST_COUNTS:
             laws = (law(by_count, coherent) for coherent in (False, True))
-            made.append(Scaling(group, tuple(sorted(by_count)), *laws))
+            beyond = max(by_count) > result.cores(group.machine)
+            made.append(Scaling(group, tuple(sorted(by_count)), beyond, *laws))
     return made

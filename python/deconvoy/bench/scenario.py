@@ -14,8 +14,9 @@ from typing import Any
 
 from deconvoy import output
 from deconvoy.bench import simulated
+from deconvoy.bench.accounting import switches
 from deconvoy.bench.mixed import MIX, run_mix
-from deconvoy.bench.process import Lacks, RunFailed, Server, run_to_end, switches
+from deconvoy.bench.process import Lacks, RunFailed, Server, run_to_end
 from deconvoy.bench.respond import latencies_ns
 from deconvoy.bench.runtimes import SCENARIOS, Runtime, companions
 from deconvoy.bench.stats import jain
@@ -82,7 +83,7 @@ class Case:
         """For a person, and for what is told of cells that have failed."""
         name = self.kind
         if self.mode is not None:
-            name += f" x {self.workers}" * (self.workers > 1)
+            name += f" x {self.workers}" * (self.mode != "sequential")
         elif not self.scenario.startswith(MIX):
             name += f", {self.workers} threads"
         if self.size is not None:
@@ -103,10 +104,15 @@ def _arguments(case: Case) -> list[str]:
     return arguments
 
 
-def _rates(before: dict[str, Any], after: dict[str, Any]) -> list[float]:
-    elapsed = after["at"] - before["at"]
-    pairs = zip(before["counts"], after["counts"], strict=True)
-    return [(late - early) / elapsed for early, late in pairs]
+Mark = tuple[float, list[int]]
+
+
+def _rates(before: Mark, after: Mark) -> list[float]:
+    """What each thread counted in a second. Raises RunFailed when a server lost count."""
+    elapsed = after[0] - before[0]
+    if len(before[1]) != len(after[1]) or elapsed <= 0:
+        raise RunFailed(f"a server that said {before}, then {after}")
+    return [(late - early) / elapsed for early, late in zip(before[1], after[1], strict=True)]
 
 
 def _simulate(run: Callable[..., dict[str, Any]], case: Case, seed: int) -> dict[str, Any]:
@@ -153,7 +159,8 @@ def run_messaging(seed: int, case: Case) -> dict[str, Any]:
     if case.workers:
         rates = _rates(before, after)
         values["beside_per_s"] = sum(rates)
-        values["kept"] = sum(rates) / values["alone_per_s"]
+        if values["alone_per_s"]:
+            values["kept"] = sum(rates) / values["alone_per_s"]
         values["jain"] = jain(rates)
     values["elapsed_s"] = yielded["elapsed_s"]
     values["latency_ns"] = yielded["latency_ns"]

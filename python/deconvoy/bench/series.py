@@ -24,6 +24,7 @@ from deconvoy.bench.results import SUFFIX, Journal, Result, Run
 from deconvoy.bench.runtimes import Available, Runtime, choose
 from deconvoy.bench.scenario import Case
 from deconvoy.bench.simulated import SIM
+from deconvoy.bench.store import identity
 from deconvoy.errors import UserError
 from deconvoy.output import counted
 
@@ -51,6 +52,11 @@ def cases_from(result: Result, path: Path, there: Available | None = None) -> li
 
     Raises UserError when the file does not say, or a runtime is another one by now.
     """
+    here = identity(machine.describe())
+    if result.deconvoy != __version__:
+        raise UserError(f"{path}: cannot go on: it was begun by deconvoy {result.deconvoy}")
+    if there is None and (result.machines or identity(result.machine) != here):
+        raise UserError(f"{path}: cannot go on: it was begun on another machine")
     try:
         told = [dict(case) for case in result.settings["cases"]]
         names = list(dict.fromkeys(case["runtime"] for case in told))
@@ -136,15 +142,23 @@ def run_once(case: Case, number: int, seed: int, quiet: machine.Quiet) -> dict[s
     """What is told of one run: `run=…`, `skipped=…` or `failed=…`, see `Journal`."""
     run = functools.partial(scenario_named(case.scenario).run, seed)
     try:
+        check_mode(case)
         with named_traces(case) as anew:
             attempt = functools.partial(run_anew, run, anew)
             made = measure(case, number, attempt, quiet=quiet)
     except Lacks as error:
         return {"skipped": (case.kind, str(error))}
-    except RunFailed as error:
+    except (RunFailed, OSError) as error:
         return {"failed": (case.name, str(error))}
     quiet.ran(made.quiet)
     return {"run": made}
+
+
+def check_mode(case: Case) -> None:
+    """Raises Lacks when a runtime spreads no work so. A CPython's programs say that themselves."""
+    if case.mode in (None, "sequential", *case.runtime.modes) or case.runtime.python is not None:
+        return
+    raise Lacks(f"{case.runtime.name} has no mode {case.mode}")
 
 
 def run_anew(
@@ -186,14 +200,22 @@ def runnable(run: Run) -> int:
     if run.scenario == "messaging":
         # The server, its threads, and the client.
         return run.workers + 2
-    groups = run.values.get("groups", [])
-    return sum(group["threads"] for group in groups)
+    if run.scenario.startswith(MIX):
+        return sum(group["threads"] for group in run.values.get("groups", []))
+    # Of thousands of requests nearly all wait.
+    return 0 if run.scenario.startswith("respond") else run.workers
 
 
 def doubts_of(result: Result) -> list[str]:
     """What a reader should know beside the numbers, what was skipped, and what failed."""
     real = [run for run in result.runs if not run.runtime.startswith(SIM)]
-    found = [f"note: {doubt}" for doubt in machine_doubts(result, real)]
+    found = []
+    for name, about in {"": result.machine, **result.machines}.items():
+        mine = [run for run in real if run.machine == name]
+        where = f"{name}: " if name else ""
+        if about and (mine or not real):
+            threads = max(map(runnable, mine), default=0)
+            found += [f"note: {where}{doubt}" for doubt in machine.doubts(about, threads)]
     unquiet = sum(not run.quiet for run in result.runs)
     if unquiet:
         found.append(f"note: {unquiet} of {len(result.runs)} runs were made beside other work")
@@ -206,19 +228,15 @@ def doubts_of(result: Result) -> list[str]:
     return found + [f"failed: {name}: {reason}" for name, reason in result.failed.items()]
 
 
-def machine_doubts(result: Result, real: Sequence[Run]) -> list[str]:
-    if not result.machine:
-        return []
-    return machine.doubts(result.machine, max(map(runnable, real), default=0))
-
-
 def how_many_are_missing(result: Result) -> int:
     """Runs of a series that was interrupted."""
-    cases, rounds = result.settings.get("cases"), result.settings.get("rounds")
-    if not isinstance(cases, list) or not isinstance(rounds, int):
+    try:
+        told = [dict(case) for case in result.settings["cases"]]
+        cases = [Case(**case | {"runtime": Runtime(case["runtime"], "")}) for case in told]
+        return sum(1 for _ in still_to_run(result, cases))
+    except (KeyError, TypeError, ValueError):
+        # Older ones, and pooled ones, do not say.
         return 0
-    told = len(result.skipped) + len(result.failed)
-    return max(len(cases) * rounds - len(result.runs), 0) if not told else 0
 
 
 def show_doubts(result: Result, console: Console) -> None:

@@ -22,13 +22,14 @@ SCALING_KEY = f"""\
 serial: the share of the work that must be done one after the other, by Amdahl's law. contention,
   coherency: by the universal scalability law (Gunther), the same share, and what each pair of
   workers costs one another; most at: beyond so many workers more are slower. {PREDICTED} predicted:
-  the speed-up of {PREDICTED} workers over one, by each law: a prediction and no measurement."""
+  the speed-up of {PREDICTED} workers over one, by each law: a prediction and no measurement.
+  *: more workers than cores are among them, and what cores cannot give counts as serial, too."""
 
 
-def tables(result: Result, pareto: bool = False) -> Iterator[tuple[Table, str]]:
+def tables(result: Result) -> Iterator[tuple[Table, str]]:
     """Each with what its heads mean, if that has to be said."""
     scenarios = {run.scenario for run in result.runs}
-    if pareto:
+    if result.settings.get("pareto"):
         yield table.pareto_table(result), ""
         return
     for scenario, made, key in (
@@ -53,25 +54,44 @@ def tables(result: Result, pareto: bool = False) -> Iterator[tuple[Table, str]]:
         yield scaling, SCALING_KEY
 
 
+# How much work the sources had done; of requests, how many.
+OF_SOURCES = {"messaging": 1000, "countdown": 100_000_000}
+REQUESTS_OF_SOURCE = 5000
+
+
+def is_of_source(result: Result, scenario: str) -> bool:
+    """Whether a result has the same work as the source of its scenario, as far as is known."""
+    if scenario == respond.SIMULATED:
+        return any(run.workers == REQUESTS_OF_SOURCE for run in result.runs)
+    cases = result.settings.get("cases")
+    if scenario not in OF_SOURCES or not isinstance(cases, list):
+        return True
+    wanted = {"scenario": scenario, "work": OF_SOURCES[scenario]}
+    return any(isinstance(case, dict) and wanted.items() <= case.items() for case in cases)
+
+
 def published_tables(result: Result) -> Iterator[Table]:
     """The figures of the sources for the same work."""
+    if result.settings.get("pareto"):
+        return
     for scenario in sorted({run.scenario for run in result.runs}):
+        if not is_of_source(result, scenario):
+            continue
         known = respond.published_table() if scenario == respond.SIMULATED else None
         known = known or tasks.published_table(scenario) or table.published_table(scenario)
         if known is not None:
             yield known
 
 
-def show(result: Result, console: Console, pareto: bool) -> None:
+def show(result: Result, console: Console) -> None:
     """The tables of a result, with what a reader should doubt."""
-    for made, key in tables(result, pareto):
+    for made, key in tables(result):
         console.print(made)
         if key:
             console.print(key, style="dim", soft_wrap=True)
             console.print()
-    if not pareto:
-        for made in published_tables(result):
-            console.print(made)
+    for made in published_tables(result):
+        console.print(made)
     show_doubts(result, console)
 
 
@@ -84,10 +104,10 @@ def scaling_table(result: Result) -> Table:
     made = output.table(*heads, title=title, numbers=(*numbers, *predicted))
     for one in scalings(result):
         made.add_row(
-            one.key.scenario,
+            one.key.scenario + (f", size {one.key.size}" if one.key.size else ""),
             one.key.full_runtime,
             str(one.key.mode),
-            ", ".join(map(str, one.counts)),
+            ", ".join(map(str, one.counts)) + "*" * one.beyond,
             share(one.amdahl.contention),
             share(one.universal.contention),
             share(one.universal.coherency),
@@ -99,11 +119,15 @@ def scaling_table(result: Result) -> Table:
 
 
 def share(found: Estimate) -> str:
-    return f"{found.median:.3f} [{found.low:.3f}, {found.high:.3f}]"
+    # Of fewer runs nothing is known of the noise.
+    interval = f" [{found.low:.3f}, {found.high:.3f}]" if found.count > 2 else ""
+    return f"{found.median:.3f}{interval}"
 
 
 def predictions(law: Law) -> str:
-    return f"{law.speedup.median:.2f}x [{law.speedup.low:.2f}, {law.speedup.high:.2f}]"
+    found = law.speedup
+    interval = f" [{found.low:.2f}, {found.high:.2f}]" if found.count > 2 else ""
+    return f"{found.median:.2f}x{interval}"
 
 
 def to_json(result: Result) -> str:

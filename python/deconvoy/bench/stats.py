@@ -58,10 +58,11 @@ def _medians(count: int, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]
     return drawn[:, below].copy(), drawn[:, above].copy()
 
 
-def quantile(samples: Sequence[float], q: float) -> float:
-    """The `q`-quantile, `q` from 0 to 1: the smallest sample that at least that share is not above
-    (the inverse of the distribution function: never a value that was not measured)."""
-    return float(np.quantile(np.asarray(samples, dtype=float), q, method="inverted_cdf"))
+def quantiles(samples: Sequence[float], several: Sequence[float]) -> list[float]:
+    """The `q`-quantile for each `q` from 0 to 1: the smallest sample that at least that share is
+    not above (the inverse of the distribution function: never a value that was not measured)."""
+    values = np.quantile(np.asarray(samples, dtype=float), several, method="inverted_cdf")
+    return [float(value) for value in values]
 
 
 def jain(shares: Sequence[float]) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 from deconvoy import output
 from deconvoy.bench.results import Result, Run
-from deconvoy.bench.stats import Estimate, estimate, quantile
+from deconvoy.bench.stats import Estimate, estimate, quantiles
 
 # How work is spread, in the order in which that is shown.
 MODES = (
@@ -18,6 +18,9 @@ MODES = (
 
 # What is estimated of each run, and how it is taken from the run's values.
 _LATENCY_QUANTILES = {"p50_ns": 0.5, "p90_ns": 0.9, "p99_ns": 0.99, "max_ns": 1.0}
+
+# Where a result keeps its cells, with the number of runs that they were made of.
+_KEPT = "_cells"
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,7 @@ class Key:
     size: int | None = None
     # Of a cluster: nothing is compared across two.
     machine: str = ""
+    work: int = 0
 
     @property
     def full_runtime(self) -> str:
@@ -40,6 +44,11 @@ class Key:
         if self.switch_interval_s is not None:
             name += f", switch interval {output.time_text(self.switch_interval_s * 1e9)}"
         return f"{name} on {self.machine}" if self.machine else name
+
+    @property
+    def like(self) -> tuple[str, str, int]:
+        """What cells have to have in common to be compared: the scenario, its work, the machine."""
+        return self.scenario, self.machine, self.work
 
     @property
     def name(self) -> str:
@@ -109,28 +118,42 @@ def _values(run: Run) -> dict[str, float]:
     }
     latencies = run.values.get("latency_ns")
     if latencies:
-        values |= {name: quantile(latencies, q) for name, q in _LATENCY_QUANTILES.items()}
+        found = quantiles(latencies, list(_LATENCY_QUANTILES.values()))
+        values |= dict(zip(_LATENCY_QUANTILES, found, strict=True))
+    if (answered := values.get("messages")) and "elapsed_s" in values:
+        # Of a client that has given up, too.
+        values["message_s"] = values["elapsed_s"] / answered
     return values
 
 
 def cells(result: Result) -> dict[Key, Cell]:
-    """An estimate of every value of every cell, over its runs, in the command's order."""
+    """An estimate of every value of every cell, over its runs, in the command's order. They are
+    made once, as long as no run is added."""
+    known = vars(result).get(_KEPT)
+    if known is None or known[0] != len(result.runs):
+        known = vars(result)[_KEPT] = len(result.runs), _cells(result)
+    found: dict[Key, Cell] = known[1]
+    return found
+
+
+def _cells(result: Result) -> dict[Key, Cell]:
     grouped: dict[Key, list[Run]] = {}
     for run in result.runs:
         key = Key(
             *(run.scenario, run.runtime, run.workers, run.switch_interval_s),
-            *(run.mode, run.size, run.machine),
+            *(run.mode, run.size, run.machine, run.work),
         )
         grouped.setdefault(key, []).append(run)
     runtimes = list(dict.fromkeys([*result.runtimes, *(run.runtime for run in result.runs)]))
     modes = list(dict.fromkeys([*MODES, *(run.mode for run in result.runs)]))
 
-    def place(key: Key) -> tuple[str, str, int, int, int, int, float]:
+    def place(key: Key) -> tuple[str, str, int, int, int, int, int, float]:
         # Longer switch intervals first; the default, which is the longest, before them.
         interval = key.switch_interval_s
         shorter = 0.0 if interval is None else 1 / interval
         mode, runtime = modes.index(key.mode), runtimes.index(key.runtime)
-        return key.scenario, key.machine, runtime, key.size or 0, mode, key.workers, shorter
+        size = key.size or 0
+        return key.scenario, key.machine, key.work, runtime, size, mode, key.workers, shorter
 
     return {key: _cell(key, grouped[key]) for key in sorted(grouped, key=place)}
 

@@ -67,25 +67,24 @@ def _speedup(cell: Cell, of: Cell | None) -> str:
 
 def granularity_table(result: Result, scenario: str) -> Table:
     """A line a mode: the smallest tasks that are worth it."""
-    cores = result.machine.get("cores_available") or 1
-    rows: dict[tuple[str, str, int], list[Cell]] = {}
+    rows: dict[Key, list[Cell]] = {}
     for key, cell in cells(result).items():
         if key.scenario == scenario:
-            rows.setdefault((key.full_runtime, str(key.mode), key.workers), []).append(cell)
+            rows.setdefault(replace(key, size=None), []).append(cell)
     numbers = ("workers", "overhead", "no slower", "all of it", "best speed-up")
     title = f"{scenario}: the smallest task worth a future"
     table = output.table("runtime", "mode", *numbers, title=title, numbers=numbers)
-    for (runtime, mode, workers), several in rows.items():
+    for key, several in rows.items():
         speedups = [speedup(cell) for cell in several]
         smallest = several[0].estimates
         elapsed, sequential = smallest["elapsed_s"].median, smallest["sequential_s"].median
-        could = min(workers, cores)
+        could = min(key.workers, result.cores(key.machine))
         ideal = sequential / could if max(speedups) > 1.2 else sequential
         overhead = max(elapsed - ideal, 0) / smallest["calls"].median
         table.add_row(
-            runtime,
-            mode,
-            str(workers),
+            key.full_runtime,
+            str(key.mode),
+            str(key.workers),
             output.time_text(overhead * 1e9),
             _from_on(several, speedups, 1.0),
             _from_on(several, speedups, FULL * could),
@@ -115,7 +114,7 @@ def published_table(scenario: str) -> Table | None:
     known = data.get(scenario.removesuffix("-numpy"))
     if known is None or "work" not in known:
         return None
-    title = f"the same work, as published: {known['work']}"
+    title = f"published: {known['work']}"
     if "rows" in known:
         numbers = ("n", "CPU %", "speed-up", "ms a call")
         table = output.table(*numbers, title=title, numbers=numbers)

@@ -98,11 +98,17 @@ def report(
 
 
 def is_of_bench(path: Path) -> bool:
-    """Whether PATH is a result, or a folder that has results and no traces."""
+    """Whether PATH is a result, or a folder of results.
+
+    Raises UserError when it cannot be read, or has both results and traces.
+    """
     try:
-        from deconvoy.bench.store import is_result
+        from deconvoy.bench.store import is_result, results_in
     except ImportError:
         return False
     if not path.is_dir():
-        return path.is_file() and is_result(path)
-    return any(map(is_result, path.iterdir()))
+        return is_result(path)
+    found = results_in(path)
+    if found and any(path.glob("*.trace")):
+        raise UserError(f"{path} has results and traces: name a file, {found[0]} for one")
+    return bool(found)
