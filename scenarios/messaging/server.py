@@ -61,6 +61,9 @@ def main():
     listener.bind(("127.0.0.1", 0))
     listener.listen(16)
     counts = [0] * args.workers
+    if args.mode == "green" and sys.version_info < (3, 7):
+        print(json.dumps({"lacks": "asyncio as it is from CPython 3.7 on"}))
+        sys.exit(3)
     if args.mode == "green":
         # Not for every CPython that this file is for.
         import green
