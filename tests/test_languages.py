@@ -118,6 +118,8 @@ def test_each_responds_over_connections_that_are_all_open(
         pytest.skip(f"{name} has no {mode}")
     case = Case("respond-sockets", one, 30, 0, mode=mode)
     values = scenario_named("respond-sockets").run(1, case)
+    told = ("elapsed_s", "open_s", "open", "latency_ns")
+    schema.check("client", {name: values[name] for name in told})
     assert values["open"] == len(values["latency_ns"]) == 30
     assert all(late >= 0 for late in values["latency_ns"])
     assert values["elapsed_s"] >= 0.1

@@ -96,6 +96,7 @@ def test_a_lack_is_told(tmp_path: Path) -> None:
     command = [sys.executable, "-S", "-I", str(path), "--numpy", "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 3
+    schema.check("lacks", json.loads(done.stdout))
     assert json.loads(done.stdout) == {"lacks": "No module named 'numpy'"}
 
 

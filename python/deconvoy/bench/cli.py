@@ -17,6 +17,7 @@ from deconvoy import mixes, output
 from deconvoy.bench import matrix, runtimes
 from deconvoy.bench.catalogue import DEFAULT, TASK_MODES, Scenario, scenarios_named
 from deconvoy.bench.comparison import compare
+from deconvoy.bench.guard import guard
 from deconvoy.bench.mixed import MIX
 from deconvoy.bench.results import Result, load
 from deconvoy.bench.scenario import TASKS, Case
@@ -311,6 +312,7 @@ def carry_out(
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}") from None
     except KeyboardInterrupt as interrupt:
+        guard.end_all()
         tell_how_to_go_on(result, path, progress)
         if isinstance(interrupt, Ended):
             sys.exit(128 + interrupt.number)

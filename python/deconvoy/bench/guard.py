@@ -12,6 +12,8 @@ import subprocess
 import threading
 from contextlib import suppress
 
+import psutil
+
 PROGRAM = """
 trap "" INT TERM HUP
 groups=" "
@@ -21,7 +23,7 @@ while read -r what group; do
         ended) groups="${groups%% $group *} ${groups#* $group }" ;;
     esac
 done
-for group in $groups; do kill -9 -- "-$group"; done
+for group in $groups; do kill -9 "-$group"; done
 """
 
 
@@ -32,20 +34,28 @@ class Guard:
         self._lock = threading.Lock()
         self._shell: subprocess.Popen[bytes] | None = None
 
-    def _tell(self, what: str, group: int) -> None:
+    def ready(self) -> None:
+        """To be called before a program is begun, so that telling of it takes no time."""
         with self._lock:
-            if self._shell is None or self._shell.poll() is not None:
-                quiet = subprocess.DEVNULL
-                self._shell = subprocess.Popen(
-                    ["/bin/sh", "-c", PROGRAM],
-                    stdin=subprocess.PIPE,
-                    stdout=quiet,
-                    stderr=quiet,
-                    start_new_session=True,
-                )
-            assert self._shell.stdin is not None
-            with suppress(BrokenPipeError):
-                os.write(self._shell.stdin.fileno(), f"{what} {group}\n".encode())
+            self._begun()
+
+    def _begun(self) -> int:
+        """Where the shell reads from."""
+        if self._shell is None or self._shell.poll() is not None:
+            quiet = subprocess.DEVNULL
+            self._shell = subprocess.Popen(
+                ["/bin/sh", "-c", PROGRAM],
+                stdin=subprocess.PIPE,
+                stdout=quiet,
+                stderr=quiet,
+                start_new_session=True,
+            )
+        assert self._shell.stdin is not None
+        return self._shell.stdin.fileno()
+
+    def _tell(self, what: str, group: int) -> None:
+        with self._lock, suppress(BrokenPipeError):
+            os.write(self._begun(), f"{what} {group}\n".encode())
 
     def begun(self, group: int) -> None:
         self._tell("begun", group)
@@ -55,6 +65,14 @@ class Guard:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
         self._tell("ended", group)
+
+    def end_all(self) -> None:
+        """Ends every child of ours with its group: also one that was begun when a signal came,
+        before anybody knew its number."""
+        for child in psutil.Process().children():
+            with suppress(ProcessLookupError):
+                if os.getpgid(child.pid) == child.pid:
+                    os.killpg(child.pid, signal.SIGKILL)
 
 
 guard = Guard()

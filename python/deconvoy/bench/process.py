@@ -89,6 +89,7 @@ def begin(
 
     Raises RunFailed when it cannot be run.
     """
+    guard.ready()
     try:
         process = subprocess.Popen(
             command,

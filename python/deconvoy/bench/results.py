@@ -97,7 +97,7 @@ class Result:
             elif kind in ("machine", "skipped", "failed"):
                 name, about = value
                 kept: dict[str, Any] = getattr(self, "machines" if kind == "machine" else kind)
-                kept[str(name)] = about if kind == "machine" else str(about)
+                kept[str(name)] = a_machine(about) if kind == "machine" else str(about)
             else:
                 raise ValueError(f"what is {kind!r}?")
 
@@ -211,11 +211,23 @@ def a_run(data: dict[str, Any]) -> Run:
     return run
 
 
+def a_machine(about: Any) -> dict[str, Any]:
+    """Raises ValueError when it describes none."""
+    if not isinstance(about, dict) or not isinstance(about.get("cores_available", 1), int):
+        raise ValueError("a machine that is none")
+    load = about.get("load_at_start", [])
+    if not isinstance(load, list) or not all(isinstance(one, int | float) for one in load):
+        raise ValueError("a load that is none")
+    return about
+
+
 def checked(result: Result) -> Result:
     """Raises ValueError when a part is of another kind than it must be."""
     parts = (result.machine, result.settings, result.runtimes, result.skipped, result.failed)
     if not all(isinstance(part, dict) for part in (*parts, result.machines)):
         raise ValueError("a part is no object")
+    for about in (result.machine, *result.machines.values()):
+        a_machine(about)
     if not all(isinstance(about, str) for about in result.runtimes.values()):
         raise ValueError("a runtime that is none")
     if not isinstance(result.command, list) or not isinstance(result.created_unix_s, int | float):
