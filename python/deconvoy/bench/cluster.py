@@ -40,17 +40,6 @@ CONNECT_S = 10
 
 
 @dataclass
-class Machine:
-    """One that has a worker: what it is, and which runtimes it has."""
-
-    name: str
-    worker: str
-    about: dict[str, Any]
-    found: dict[str, Interpreter | Installed]
-    missing: dict[str, str]
-
-
-@dataclass
 class Told:
     """What a worker says of its machine."""
 
@@ -59,6 +48,15 @@ class Told:
     about: dict[str, Any]
     found: dict[str, Interpreter | Installed]
     missing: dict[str, str]
+
+
+@dataclass
+class Machine:
+    """One that has a worker."""
+
+    name: str
+    worker: str
+    told: Told
 
 
 def tell() -> Told:
@@ -141,7 +139,7 @@ class Cluster:
                 raise UserError(f"{worker} has deconvoy {told.version}, and this is {__version__}")
             # Containers, for one, may have one name.
             name = told.node if told.node not in found else host.rpartition("/")[2]
-            found[name] = Machine(name, worker, told.about, told.found, told.missing)
+            found[name] = Machine(name, worker, told)
         return found
 
     def available(self) -> tuple[dict[str, Interpreter | Installed], dict[str, str]]:
@@ -149,8 +147,8 @@ class Cluster:
         found: dict[str, Interpreter | Installed] = {}
         missing: dict[str, str] = {}
         for one in self.machines.values():
-            found = one.found | found
-            missing |= one.missing
+            found = one.told.found | found
+            missing |= one.told.missing
         lacking = {name: why for name, why in missing.items() if not has(found, name)}
         return found, lacking
 
@@ -218,7 +216,7 @@ def execute_on(
     with Journal(result, path) as journal, output.bar(console) as progress:
         task = progress.add_task("", total=rounds * len(cases), completed=len(result.runs))
         for one in cluster.machines.values():
-            journal.take(machine=(one.name, one.about))
+            journal.take(machine=(one.name, one.told.about))
         dispatcher = Dispatcher(cluster, groups(left), result.settings["seed"])
         for count, (name, said) in enumerate(dispatcher, 1):
             said = said | {"run": said["run"] | {"machine": name}} if "run" in said else said
@@ -270,7 +268,7 @@ class Dispatcher:
 
     def _give(self, to: Machine, group: Group | None = None) -> None:
         """The next run of its group, or of one that waits."""
-        fitting = (one for one in self._waiting if one.runtime in to.found or is_ours(one))
+        fitting = (one for one in self._waiting if one.runtime in to.told.found or is_ours(one))
         for one in itertools.chain([group] if group else [], list(fitting)):
             if one in self._waiting:
                 self._waiting.remove(one)

@@ -19,11 +19,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, ScalarFormatter
 
 from deconvoy import output
-from deconvoy.bench.formats import is_format
+from deconvoy.bench.formats import SCENARIO as FORMAT
+from deconvoy.bench.formats import design_of, is_format
 from deconvoy.bench.ratios import ratios, row_name
 from deconvoy.bench.respond import SIMULATED, SOCKETS
 from deconvoy.bench.results import Result
 from deconvoy.bench.scaling import LEAST_COUNTS, SAME_WORK, speedup, terms
+from deconvoy.bench.scenario import DESIGNS
 from deconvoy.bench.summary import MODES, Cell, Key, cells
 
 # In a page these stand for the colours of its text and of its lines.
@@ -105,10 +107,11 @@ def drawings(result: Result) -> Iterator[Drawing]:
             yield from make(found)
 
 
-def look_of(mode: str | None) -> dict[str, Any]:
-    """The colour and the marker of a mode, the same in every plot."""
-    place = MODES.index(mode) if mode in MODES else len(MODES)
-    colour = INK if mode == "sequential" else COLOURS[(place - 1) % len(COLOURS)]
+def look_of(name: str) -> dict[str, Any]:
+    """The colour and the marker of a mode, or of a design, the same in every plot."""
+    known = MODES if name in MODES else ("", *DESIGNS)
+    place = known.index(name) if name in known else len(known)
+    colour = INK if name == "sequential" else COLOURS[(place - 1) % len(COLOURS)]
     return {"color": colour, "marker": MARKERS[place % len(MARKERS)]}
 
 
@@ -136,10 +139,8 @@ def with_interval(axes: Axes, x: Sequence[float], cells: Sequence[Cell], **look:
 
 def against_workers(found: dict[Key, Cell]) -> Iterator[Drawing]:
     """Of each scenario of the same work: the time against the number of workers."""
-    scenarios = dict.fromkeys(
-        key.scenario for key in found if key.scenario.partition("-")[0] in SAME_WORK
-    )
-    for scenario in scenarios:
+    several = map(together, found)
+    for scenario in dict.fromkeys(one for one in several if one.partition("-")[0] in SAME_WORK):
         series = series_of(scenario, found)
         if not series:
             continue
@@ -150,10 +151,11 @@ def against_workers(found: dict[Key, Cell]) -> Iterator[Drawing]:
             mine = {key: points for key, points in series.items() if key.full_runtime == runtime}
             for key, points in mine.items():
                 counts = [float(count) for count in points]
-                label = f"{key.mode}" + (f", size {key.size}" if key.size else "")
+                name = design_of(key) if is_format(key) else str(key.mode)
+                label = name + (f", size {key.size}" if key.size else "")
                 sizes = sorted({other.size or 0 for other in mine})
                 line = LINES[sizes.index(key.size or 0) % len(LINES)]
-                look = look_of(key.mode) | {"linestyle": line}
+                look = look_of(name) | {"linestyle": line}
                 with_interval(axes, counts, list(points.values()), label=label, **look)
                 draw_law(axes, points, look["color"])
             counts_on_x(axes, {count for points in mine.values() for count in points})
@@ -167,12 +169,17 @@ def against_workers(found: dict[Key, Cell]) -> Iterator[Drawing]:
         )
 
 
+def together(key: Key) -> str:
+    """The scenario; the designs of `format` are shown beside one another."""
+    return FORMAT if is_format(key) else key.scenario
+
+
 def series_of(scenario: str, found: dict[Key, Cell]) -> dict[Key, dict[int, Cell]]:
     """By runtime, mode and size, two or more worker counts; one worker of mode sequential begins
     every series."""
     several: dict[Key, dict[int, Cell]] = {}
     for key, cell in found.items():
-        if key.scenario == scenario and key.workers and "elapsed_s" in cell.estimates:
+        if together(key) == scenario and key.workers and "elapsed_s" in cell.estimates:
             several.setdefault(replace(key, workers=0), {})[key.workers] = cell
     made = {}
     for key, points in several.items():
