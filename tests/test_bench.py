@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter
 from pathlib import Path
@@ -196,3 +197,20 @@ def test_there_can_be_thousands_of_requests(deconvoy: Deconvoy) -> None:
     assert "'nothing' is not one of" in done.stderr
     done = deconvoy("bench", "respond", "--workers", "100001")
     assert done.returncode == 2 and "from 0 to 100000" in done.stderr
+
+
+def test_what_can_be_run_is_listed(deconvoy: Deconvoy) -> None:
+    done = deconvoy("bench", "--list")
+    assert done.returncode == 0
+    assert "respond-sockets" in done.stdout and "runtimes here: " in done.stdout
+    data = json.loads(deconvoy("bench", "--list", "--json").stdout)
+    by_name = {one["scenario"]: one for one in data["scenarios"]}
+    assert by_name["countdown"]["modes"] == ["sequential", "thread", "fork"]
+    mine = f"cpython{sys.version_info.major}.{sys.version_info.minor}"
+    assert mine in by_name["fib"]["runtimes"]
+
+
+def test_a_folder_that_is_not_there_is_not_made_a_file(deconvoy: Deconvoy, tmp_path: Path) -> None:
+    done = deconvoy("bench", "countdown", "-o", f"{tmp_path}/missing/")
+    assert done.returncode == 2 and "make it first" in done.stderr
+    assert not (tmp_path / "missing").exists()

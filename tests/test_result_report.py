@@ -108,7 +108,7 @@ def test_why_a_design_serialises() -> None:
         if one.scenario == key.scenario and one.workers == 1
     }
     assert said["own"] == "run at a time"
-    assert said["mutex"].startswith("serialise: few have to be woken")
+    assert said["mutex"].startswith("serialise: neither for sleep nor awake")
     key, cell = next((key, cell) for key, cell in found.items() if key.scenario == "format-mutex")
     for values, why in (
         ({"voluntary_switches": 9000}, "they sleep until they are woken"),

@@ -107,11 +107,15 @@ def test_a_folder_of_results_is_one(tmp_path: Path) -> None:
     for number, one in enumerate((first, second, elsewhere)):
         one.save(tmp_path / f"{number}.jsonl")
     (tmp_path / "notes.json").write_text("{}")
+    (tmp_path / "bad.jsonl").write_text("?")
     found = open_result(tmp_path)
     assert [run.machine for run in found.runs] == ["Q, 9 cores", "", ""]
     assert found.machines == {"Q, 9 cores": elsewhere.machine}
     assert found.runtimes == {"c": "gcc", "ruby3.1": "ruby", "java17": "17.0.2"}
-    assert found.skipped == {"java17": "older runs, by 17.0.1"}
+    assert found.skipped == {
+        "java17": "older runs, by 17.0.1",
+        "bad.jsonl": "no result of deconvoy bench",
+    }
     empty = tmp_path / "empty"
     empty.mkdir()
     with pytest.raises(UserError, match="no result of deconvoy bench in it"):

@@ -99,7 +99,10 @@ def as_csv(result: Result) -> str:
     """A line a cell and value: the median with its interval, in the unit that ends the name."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    heads = ("scenario", "runtime", "machine", "mode", "workers", "size", "switch_interval_s")
+    heads = (
+        *("scenario", "work", "runtime", "machine", "mode", "workers", "size"),
+        "switch_interval_s",
+    )
     writer.writerow([*heads, "runs", "unquiet", "value", "median", "low", "high"])
     for key, cell in cells(result).items():
         what = [getattr(key, name) for name in heads]

@@ -18,6 +18,7 @@ from deconvoy.bench import matrix, runtimes
 from deconvoy.bench.catalogue import DEFAULT, TASK_MODES, Scenario, scenarios_named
 from deconvoy.bench.comparison import compare
 from deconvoy.bench.guard import guard
+from deconvoy.bench.listing import show_what_there_is
 from deconvoy.bench.mixed import MIX
 from deconvoy.bench.results import Result, load
 from deconvoy.bench.scenario import TASKS, Case
@@ -147,7 +148,7 @@ class WithCompare(click.Command):
     "-o",
     "--output",
     "place",
-    type=click.Path(path_type=Path),
+    metavar="PATH",
     help="The result file (JSON lines), or a folder that it goes to.",
 )
 @click.option("--force", is_flag=True, help="Replace the result file if it exists.")
@@ -162,6 +163,7 @@ class WithCompare(click.Command):
     metavar="ADDRESS",
     help="Run it on the workers of this Dask cluster, one run at a time on each machine.",
 )
+@click.option("--list", "listed", is_flag=True, help="Say what can be run here, and what not.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 def bench(
     names: tuple[str, ...],
@@ -176,10 +178,11 @@ def bench(
     traces: Path | None,
     quick: bool,
     pareto: bool,
-    place: Path | None,
+    place: str | None,
     force: bool,
     resume: Path | None,
     cluster: str | None,
+    listed: bool,
     as_json: bool,
 ) -> None:
     """Run experiments: messaging, countdown; overlapping requests: respond, respond-sockets; a
@@ -192,6 +195,9 @@ def bench(
     deconvoy bench compare A B says what became faster or slower from one result to another;
     deconvoy report RESULT draws one.
     """
+    if listed:
+        show_what_there_is(as_json)
+        return
     if resume is not None:
         only_resume(click.get_current_context())
         again(resume, cluster, as_json)
@@ -225,8 +231,11 @@ def bench(
         carry_out(result, cases, path, machines, as_json)
 
 
-def place_of(place: Path | None, names: tuple[str, ...]) -> Path:
+def place_of(said: str | None, names: tuple[str, ...]) -> Path:
     """The file of a result: as it was said, or a new name, in a folder if one was said."""
+    place = None if said is None else Path(said)
+    if said is not None and said.endswith("/") and not Path(said).is_dir():
+        raise UserError(f"there is no folder {said}: make it first")
     if place is not None and not place.is_dir():
         return place
     stem = "-".join(dict.fromkeys(name.partition(":")[0] for name in names))
@@ -318,6 +327,7 @@ def carry_out(
             sys.exit(128 + interrupt.number)
         raise
     if not result.runs and not result.failed:
+        path.unlink(missing_ok=True)
         why = "; ".join(f"{name}: {reason}" for name, reason in result.skipped.items())
         raise UserError(f"nothing ran: {why}")
     if as_json:

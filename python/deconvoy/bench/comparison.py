@@ -208,6 +208,10 @@ def why_nothing(one: Result, other: Result, metric: str | None) -> str:
     """For a user who compared what has nothing in common."""
     common = cells(one).keys() & cells(other).keys()
     if not common:
+        if {replace(key, work=0) for key in cells(one)} & {
+            replace(key, work=0) for key in cells(other)
+        }:
+            return "the same cells, but with other amounts of work (--work, --quick)"
         return "no cell is in both results"
     have = sorted({name for key in common for name in cells(one)[key].estimates})
     wanted = metric or " or ".join(sorted({metric_of(key) for key in common}))

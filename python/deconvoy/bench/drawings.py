@@ -220,9 +220,19 @@ def counts_on_x(axes: Axes, counts: Iterable[int]) -> None:
     axes.set_xticks(sorted(counts))
     axes.xaxis.set_major_formatter(ScalarFormatter())
     axes.minorticks_off()
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_locator(locator(*axes.get_ylim()))
     axes.yaxis.set_major_formatter(FuncFormatter(seconds))
     axes.set_xlabel("workers")
+
+
+def locator(low: float, high: float) -> LogLocator:
+    """Where a logarithmic axis has its numbers: two or more, whatever its range."""
+    for least, subs in ((100, (1,)), (10, (1, 2, 5)), (3, (1, 1.5, 2, 3, 4, 6, 8))):
+        if high / low >= least:
+            return LogLocator(subs=subs)
+    return LogLocator(
+        subs=tuple(part / 10 for part in range(10, 100, 1 if high / low < 1.5 else 2))
+    )
 
 
 def legend_of(figure: Figure, places: Sequence[Axes]) -> None:
@@ -249,6 +259,7 @@ def rows_figure(count: int) -> tuple[Figure, Axes]:
 def time_on_x(axes: Axes, what: str) -> None:
     axes.set_xscale("log")
     axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.xaxis.set_major_locator(locator(*axes.get_xlim()))
     axes.xaxis.set_major_formatter(FuncFormatter(seconds))
     axes.set_xlabel(what)
 
@@ -361,6 +372,7 @@ def published_and_measured(found: dict[Key, Cell]) -> Iterator[Drawing]:
         axes.axvline(1, color=FAINT, linewidth=1)
         axes.set_yticks(range(len(names)), names)
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(locator(*axes.get_xlim()))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel(one.what)

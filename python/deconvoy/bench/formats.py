@@ -71,6 +71,8 @@ def why(one: Cell, several: Cell, cores: int) -> str:
     """Whether the threads of a cell run at a time, beside one thread, and if not, why."""
     alone, together = values(one), values(several)
     others = min(several.key.workers, cores) - 1
+    if one.unquiet or several.unquiet:
+        return "not known: other programs ran beside it"
     if others < 1:
         return "one core: nothing can be told"
     gained = (alone["elapsed_s"] / together["elapsed_s"] - 1) / others
@@ -85,7 +87,7 @@ def why(one: Cell, several: Cell, cores: int) -> str:
     more = f"processor time {cpu[0]:.2f} to {cpu[1]:.2f} s"
     if cpu[1] > MORE * cpu[0]:
         return f"{verdict}: they wait awake, for memory or a lock: {more}, {switches}"
-    return f"{verdict}: few have to be woken, and none waits awake: {more}, {switches}"
+    return f"{verdict}: neither for sleep nor awake, so one at a time: {more}, {switches}"
 
 
 def values(cell: Cell) -> dict[str, float]:

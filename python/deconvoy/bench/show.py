@@ -21,9 +21,10 @@ from deconvoy.bench.summary import cells
 SCALING_KEY = f"""\
 serial: the share of the work that must be done one after the other, by Amdahl's law. contention,
   coherency: by the universal scalability law (Gunther), the same share, and what each pair of
-  workers costs one another; most at: beyond so many workers more are slower. {PREDICTED} predicted:
-  the speed-up of {PREDICTED} workers over one, by each law: a prediction and no measurement.
-  *: more workers than cores are among them, and what cores cannot give counts as serial, too."""
+  workers costs one another; most at: beyond so many workers more are slower; -: never.
+  {PREDICTED} predicted: the speed-up of so many workers over one, by each law: a prediction and no
+  measurement. *: more workers than cores are among them, and what cores cannot give counts as
+  serial, too."""
 
 
 def tables(result: Result) -> Iterator[tuple[Table, str]]:
@@ -111,9 +112,9 @@ def scaling_table(result: Result) -> Table:
             share(one.amdahl.contention),
             share(one.universal.contention),
             share(one.universal.coherency),
-            "" if one.universal.best is None else f"{one.universal.best:,.0f}",
-            predictions(one.amdahl),
-            predictions(one.universal),
+            "-" if one.universal.best is None else f"{max(one.universal.best, 1):,.0f}",
+            predictions(one.amdahl) + "*" * one.beyond,
+            predictions(one.universal) + "*" * one.beyond,
         )
     return made
 

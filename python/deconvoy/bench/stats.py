@@ -23,7 +23,10 @@ class Estimate:
     count: int
 
     def differs(self, other: Estimate) -> bool:
-        """Whether the intervals of both lie apart: a cautious test of a difference."""
+        """Whether the intervals of both lie apart: a cautious test of a difference. Of fewer than
+        three samples there is no interval."""
+        if min(self.count, other.count) < 3:
+            return False
         return self.low > other.high or self.high < other.low
 
 

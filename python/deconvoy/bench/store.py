@@ -13,9 +13,6 @@ from deconvoy.errors import UserError
 # What tells two machines apart, of their descriptions.
 IDENTITY = ("processor", "cores_available", "architecture", "machine_id")
 
-# Of results, the older ones too.
-SUFFIXES = (SUFFIX, ".json")
-
 
 def open_result(path: Path) -> Result:
     """A result file, or all of a folder's as one.
@@ -24,10 +21,14 @@ def open_result(path: Path) -> Result:
     """
     if not path.is_dir():
         return load(path)
-    several = [load(file) for file in results_in(path)]
-    if not several:
+    files = results_in(path)
+    if not files:
         raise UserError(f"{path}: no result of deconvoy bench in it")
-    return pooled(several)
+    whole = pooled([load(file) for file in files])
+    for file in sorted(path.glob(f"*{SUFFIX}")):
+        if file not in files:
+            whole.skipped[file.name] = "no result of deconvoy bench"
+    return whole
 
 
 def is_result(path: Path) -> bool:
@@ -49,7 +50,7 @@ def results_in(folder: Path) -> list[Path]:
         several = sorted(folder.iterdir())
     except OSError as error:
         raise UserError(f"{folder}: {error.strerror}") from None
-    return [path for path in several if path.suffix in SUFFIXES and is_result(path)]
+    return [path for path in several if is_result(path)]
 
 
 def pooled(several: list[Result]) -> Result:

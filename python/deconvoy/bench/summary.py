@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from deconvoy import output
@@ -36,6 +36,8 @@ class Key:
     # Of a cluster: nothing is compared across two.
     machine: str = ""
     work: int = 0
+    # Where a result has several amounts of it, that is told.
+    tells_work: bool = field(default=False, compare=False)
 
     @property
     def full_runtime(self) -> str:
@@ -43,6 +45,8 @@ class Key:
         name = self.runtime
         if self.switch_interval_s is not None:
             name += f", switch interval {output.time_text(self.switch_interval_s * 1e9)}"
+        if self.tells_work:
+            name += f", work {self.work:,}"
         return f"{name} on {self.machine}" if self.machine else name
 
     @property
@@ -138,10 +142,20 @@ def cells(result: Result) -> dict[Key, Cell]:
 
 def _cells(result: Result) -> dict[Key, Cell]:
     grouped: dict[Key, list[Run]] = {}
+    works: dict[str, set[int]] = {}
+    for run in result.runs:
+        works.setdefault(run.scenario, set()).add(run.work)
     for run in result.runs:
         key = Key(
-            *(run.scenario, run.runtime, run.workers, run.switch_interval_s),
-            *(run.mode, run.size, run.machine, run.work),
+            run.scenario,
+            run.runtime,
+            run.workers,
+            run.switch_interval_s,
+            run.mode,
+            run.size,
+            run.machine,
+            run.work,
+            len(works[run.scenario]) > 1,
         )
         grouped.setdefault(key, []).append(run)
     runtimes = list(dict.fromkeys([*result.runtimes, *(run.runtime for run in result.runs)]))

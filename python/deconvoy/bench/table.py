@@ -44,9 +44,11 @@ def published() -> dict[str, Any]:
 def seconds(found: Estimate | None) -> str:
     if found is None:
         return ""
-    if found.count < 2:
-        return f"{found.median:.3f}"
-    return f"{found.median:.3f} [{found.low:.3f}, {found.high:.3f}]"
+    # Three digits or more of a short time.
+    digits = 3 if found.median >= 0.1 else 4 if found.median >= 0.01 else 5
+    if found.count < 3:
+        return f"{found.median:.{digits}f}"
+    return f"{found.median:.{digits}f} [{found.low:.{digits}f}, {found.high:.{digits}f}]"
 
 
 def _ns(cell: Cell, name: str) -> str:

@@ -103,10 +103,13 @@ def is_of_bench(path: Path) -> bool:
     Raises UserError when it cannot be read, or has both results and traces.
     """
     try:
+        from deconvoy.bench.results import SUFFIX
         from deconvoy.bench.store import is_result, results_in
     except ImportError:
         return False
     if not path.is_dir():
+        if path.suffix == SUFFIX and path.exists() and not is_result(path):
+            raise UserError(f"{path}: no result of deconvoy bench, or damaged")
         return is_result(path)
     found = results_in(path)
     if found and any(path.glob("*.trace")):
