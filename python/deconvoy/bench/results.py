@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from deconvoy.errors import UserError
@@ -194,19 +195,36 @@ def is_whole_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+# What the parts of a run may be; `bool` is no number here.
+KINDS: dict[str, tuple[type, ...]] = {
+    "runtime": (str,),
+    "scenario": (str,),
+    "workers": (int,),
+    "order": (int,),
+    "values": (dict,),
+    "foreign_cores": (int, float),
+    "quiet": (bool,),
+    "switch_interval_s": (int, float, NoneType),
+    "mode": (str, NoneType),
+    "size": (int, NoneType),
+    "machine": (str,),
+    "work": (int,),
+}
+
+
 def a_run(data: dict[str, Any]) -> Run:
     """Raises TypeError or ValueError when it is none."""
     run = Run(**data)
-    texts = (run.runtime, run.scenario, run.machine, run.mode or "")
-    counts = (run.workers, run.order, run.size or 0, run.work)
-    is_run = isinstance(run.values, dict) and all(isinstance(text, str) for text in texts)
-    if not is_run or not all(map(is_whole_number, counts)):
-        raise ValueError("a run that is none")
-    numbers = [value for value in run.values.values() if isinstance(value, int | float)]
+    for name, kinds in KINDS.items():
+        if type(getattr(run, name)) not in kinds:
+            raise ValueError(f"a run whose {name} is {getattr(run, name)!r}")
     latencies = run.values.get("latency_ns", [])
     if not isinstance(latencies, list) or not all(isinstance(one, int) for one in latencies):
         raise ValueError("latencies that are none")
-    if not all(map(math.isfinite, numbers)) or not run.values.get("elapsed_s", 0) > 0:
+    values = [value for value in run.values.values() if isinstance(value, int | float)]
+    numbers = [*values, run.foreign_cores, run.switch_interval_s or 0]
+    took = run.values.get("elapsed_s")
+    if not all(map(math.isfinite, numbers)) or not isinstance(took, int | float) or took <= 0:
         raise ValueError("a run without a time")
     return run
 
