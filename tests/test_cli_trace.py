@@ -1,8 +1,8 @@
 """`trace`, `report` and `export` on real programs."""
 
 import json
-import re
 import os
+import re
 from pathlib import Path
 from typing import Any
 
