@@ -185,9 +185,10 @@ def test_a_long_series_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) ->
     for count in range(1, 13):
         sayer.done(count, now_s=100.0 + 25 * count)
     assert capsys.readouterr().err.splitlines() == [
+        "deconvoy: 1 of 12 runs done, about 5 min to go",
         "deconvoy: 4 of 12 runs done, about 3 min to go",
         "deconvoy: 7 of 12 runs done, about 2 min to go",
-        "deconvoy: 10 of 12 runs done, about 1 min to go",
+        "deconvoy: 10 of 12 runs done, about 50 s to go",
     ]
 
 

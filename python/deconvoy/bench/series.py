@@ -28,8 +28,9 @@ from deconvoy.bench.store import identity
 from deconvoy.errors import UserError
 from deconvoy.output import counted
 
-# Between two words on how far it is, in seconds.
+# Between two words on how far it is, and before the first one, in seconds.
 SAY_EVERY_S = 60.0
+FIRST_WORD_S = 10.0
 
 
 def new_result(
@@ -81,8 +82,8 @@ def new_name(stem: str, folder: Path | None = None) -> Path:
 
 
 class Sayer:
-    """Says how far a long series is where no bar can be drawn: after its first round, then now
-    and then."""
+    """Says how far a long series is where no bar can be drawn: soon, after its first round, then
+    now and then."""
 
     def __init__(self, total: int, first_round: int, console: Console, now_s: float) -> None:
         self._total = total
@@ -91,12 +92,15 @@ class Sayer:
         self._begun_s = self._said_s = now_s
 
     def done(self, count: int, now_s: float) -> None:
-        if self._console.is_terminal or not self._first_round <= count < self._total:
+        if self._console.is_terminal or count >= self._total:
             return
-        if count == self._first_round or now_s - self._said_s >= SAY_EVERY_S:
+        nothing_said = self._said_s == self._begun_s
+        is_time = now_s - self._said_s >= (FIRST_WORD_S if nothing_said else SAY_EVERY_S)
+        if count == self._first_round or is_time:
             self._said_s = now_s
-            minutes = (now_s - self._begun_s) / count * (self._total - count) / 60
-            said = f"{count} of {self._total} runs done, about {minutes:.0f} min to go"
+            left_s = (now_s - self._begun_s) / count * (self._total - count)
+            left = f"{left_s:.0f} s" if left_s < 120 else f"{left_s / 60:.0f} min"
+            said = f"{count} of {self._total} runs done, about {left} to go"
             self._console.print(f"deconvoy: {said}")
 
 
