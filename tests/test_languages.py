@@ -174,13 +174,18 @@ def test_a_table_of_requests() -> None:
             mode=mode,
         )
         for name, mode, took in (("c", "fork", 2.0), ("c", "thread", 1.0), ("go1.26", "green", 1.0))
+        for _ in range(3)
     ]
     result = Result([], 0.0, "0", {}, {}, {"c": "", "go1.26": ""}, runs=runs)
     said = io.StringIO()
     Console(file=said, width=200).print(respond_table(result))
     lines = [line.split() for line in said.getvalue().splitlines()]
-    assert ["c", "fork", "1,000", "2.000", "2.000x"] in [line[:5] for line in lines]
-    assert ["go1.26", "green", "1,000", "1.000", "5.00"] in [line[:5] for line in lines]
+    assert ["c", "fork", "1,000", "2.000", "[2.000,", "2.000]", "2.000x"] in [
+        line[:7] for line in lines
+    ]
+    assert ["go1.26", "green", "1,000", "1.000", "[1.000,", "1.000]", "5.00"] in [
+        line[:7] for line in lines
+    ]
 
 
 def test_what_a_program_lacks_is_told() -> None:
