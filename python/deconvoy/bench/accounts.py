@@ -14,6 +14,7 @@ from deconvoy import output
 from deconvoy.bench.comparison import value_text
 from deconvoy.bench.respond import SOCKETS
 from deconvoy.bench.results import Result
+from deconvoy.bench.show import published_tables, tables
 from deconvoy.bench.summary import Cell, Key, cells
 
 # Their names in results, and what the heads of a table call them.
@@ -62,6 +63,12 @@ def account_table(result: Result) -> Table:
             "" if gained is None else f"{100 * gained / key.workers:.0f} %",
         )
     return table
+
+
+def all_tables(result: Result) -> list[tuple[Table, str]]:
+    """What is shown, what was published, and all that was measured; each with its key."""
+    several = [*tables(result), *((table, "") for table in published_tables(result))]
+    return [*several, (account_table(result), ACCOUNT_KEY)]
 
 
 def value(cell: Cell, name: str) -> float | None:

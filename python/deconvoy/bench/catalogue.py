@@ -8,6 +8,7 @@ from typing import Any
 
 from deconvoy import mixes
 from deconvoy.bench.mixed import MIX
+from deconvoy.bench.respond import SIMULATED, SOCKETS
 from deconvoy.bench.scenario import (
     DESIGNS,
     Case,
@@ -89,27 +90,22 @@ SCENARIO_LIST = (
         languages=("c", "pypy", "ruby", "perl", "tcl", "sbcl", "java", "go", "node"),
         policies=(None, "adaptive", "priority", "timeout"),
     ),
-    Scenario(
-        "respond",
-        "requests that overlap",
-        run_respond,
-        work=0,
-        quick_work=0,
-        workers=(1000,),
-        modes=("fork", "thread", "green", "future-thread", "future-fork"),
-        languages=("c", "pypy", "perl", "ruby", "java", "go"),
-        policies=(None,),
-    ),
-    Scenario(
-        "respond-sockets",
-        "requests over connections that are all open at a time",
-        run_sockets,
-        work=0,
-        quick_work=0,
-        workers=(1000,),
-        modes=("fork", "thread", "green", "future-thread", "future-fork"),
-        languages=("c", "pypy", "perl", "ruby", "java", "go"),
-        policies=(None,),
+    *(
+        Scenario(
+            name,
+            title,
+            run,
+            work=0,
+            quick_work=0,
+            workers=(1000,),
+            modes=("fork", "thread", "green", "future-thread", "future-fork"),
+            languages=("c", "pypy", "perl", "ruby", "java", "go"),
+            policies=(None,),
+        )
+        for name, title, run in (
+            (SIMULATED, "requests that overlap", run_respond),
+            (SOCKETS, "requests over connections that are all open at a time", run_sockets),
+        )
     ),
     *(
         Scenario(

@@ -309,7 +309,7 @@ def carry_out(
 ) -> None:
     """Makes all runs, and prints what they came to. Ends with status 1 if a program has failed."""
     progress = output.console(stderr=True)
-    rounds = result.settings["rounds"]
+    rounds, was_there = result.settings["rounds"], path.exists()
     try:
         with signals_as_interrupts():
             if machines is None:
@@ -327,7 +327,8 @@ def carry_out(
             sys.exit(128 + interrupt.number)
         raise
     if not result.runs and not result.failed:
-        path.unlink(missing_ok=True)
+        if not was_there:
+            path.unlink(missing_ok=True)
         why = "; ".join(f"{name}: {reason}" for name, reason in result.skipped.items())
         raise UserError(f"nothing ran: {why}")
     if as_json:

@@ -16,16 +16,13 @@ from rich.table import Table
 from deconvoy import output
 from deconvoy.bench.mixed import MIX
 from deconvoy.bench.results import Result
-from deconvoy.bench.stats import CONFIDENCE, Estimate, estimate
+from deconvoy.bench.stats import CONFIDENCE, LEAST_SAMPLES, Estimate, estimate
 from deconvoy.bench.store import identity, open_result
 from deconvoy.bench.summary import Cell, Key, cells
 from deconvoy.errors import UserError
 
 # What chance alone may do, as a share of the cells that are said to differ.
 SIGNIFICANCE = 1 - CONFIDENCE
-
-# With fewer runs each next to nothing is known of the noise.
-LEAST_RUNS = 3
 
 KEY = """\
 B / A: of the geometric means of all runs, with its 95 % interval. faster, slower: by Welch's t-test
@@ -110,7 +107,7 @@ def changes_of(before: Result, after: Result, metric: str | None = None) -> list
 
 def _change(key: Key, name: str, before: list[float], after: list[float]) -> Change:
     ratio, p_value = difference(before, after)
-    few = min(len(before), len(after)) < LEAST_RUNS
+    few = min(len(before), len(after)) < LEAST_SAMPLES
     verdict = Verdict.TOO_FEW if few else Verdict.SAME
     known = 1.0 if few else p_value
     return Change(key, name, estimate(before), estimate(after), ratio, known, verdict)
@@ -184,7 +181,7 @@ def compare(before: Path, after: Path, metric: str | None, as_json: bool) -> Non
         raise UserError(f"nothing to compare: {why_nothing(one, other, metric)}")
     lonely = [only_in(one, other), only_in(other, one)]
     if as_json:
-        only = [[cell.key.name for cell in cells] for cells in lonely]
+        only = [[cell.key.name for cell in several] for several in lonely]
         data = {"version": 1, "changes": [change.row() for change in changes]}
         click.echo(json.dumps(data | {"only_in_a": only[0], "only_in_b": only[1]}))
         return
@@ -208,9 +205,8 @@ def why_nothing(one: Result, other: Result, metric: str | None) -> str:
     """For a user who compared what has nothing in common."""
     common = cells(one).keys() & cells(other).keys()
     if not common:
-        if {replace(key, work=0) for key in cells(one)} & {
-            replace(key, work=0) for key in cells(other)
-        }:
+        whatever = [{replace(key, work=0) for key in cells(each)} for each in (one, other)]
+        if whatever[0] & whatever[1]:
             return "the same cells, but with other amounts of work (--work, --quick)"
         return "no cell is in both results"
     have = sorted({name for key in common for name in cells(one)[key].estimates})

@@ -11,11 +11,10 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from deconvoy import __version__
-from deconvoy.bench.accounts import ACCOUNT_KEY, account_table, grid, plain
+from deconvoy.bench.accounts import all_tables, grid, plain
 from deconvoy.bench.drawings import COLOURS, FAINT, INK, LINE, Drawing, drawings
 from deconvoy.bench.results import Result
 from deconvoy.bench.series import doubts_of
-from deconvoy.bench.show import published_tables, tables
 
 # What the page calls the colours of a plot.
 VARIABLES = {INK: "--ink", FAINT: "--faint", LINE: "--line"} | {
@@ -90,10 +89,8 @@ def in_page(drawing: Drawing, place: int) -> Markup:
 
 def listed(result: Result) -> list[Section]:
     """The tables, with those that were published, and all that was measured."""
-    several = [*tables(result), *((table, "") for table in published_tables(result))]
-    several.append((account_table(result), ACCOUNT_KEY))
     made = []
-    for number, (table, key) in enumerate(several):
+    for number, (table, key) in enumerate(all_tables(result)):
         heads, rows, numbers = grid(table)
         title = plain(table.title or "")
         made.append(Section(f"table-{number}", title, None, heads, rows, numbers, key))

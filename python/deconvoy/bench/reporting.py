@@ -62,18 +62,15 @@ def check_folder(folder: Path, force: bool) -> None:
 
 def write_all(result: Result, outputs: Outputs) -> list[Path]:
     """Writes what was asked for; the files."""
-    from deconvoy.bench.accounts import ACCOUNT_KEY, account_table, as_csv, as_markdown
+    from deconvoy.bench.accounts import all_tables, as_csv, as_markdown
     from deconvoy.bench.drawings import drawings
     from deconvoy.bench.pages import render
-    from deconvoy.bench.show import published_tables, tables
 
     contents: dict[Path, str | bytes] = {}
     if outputs.page is not None:
         contents[outputs.page] = render(result)
     if outputs.markdown is not None:
-        several = [*tables(result), *((table, "") for table in published_tables(result))]
-        several.append((account_table(result), ACCOUNT_KEY))
-        contents[outputs.markdown] = as_markdown(several)
+        contents[outputs.markdown] = as_markdown(all_tables(result))
     if outputs.csv is not None:
         contents[outputs.csv] = as_csv(result)
     if outputs.svg is not None or outputs.png is not None:

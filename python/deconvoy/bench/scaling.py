@@ -16,13 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from deconvoy.bench.results import Result
-from deconvoy.bench.stats import CONFIDENCE, Estimate
+from deconvoy.bench.stats import TAILS, Estimate
 from deconvoy.bench.summary import Key, cells
 
 # A law with two terms beside the speed of one worker says something of so many worker counts.
@@ -31,8 +30,7 @@ LEAST_COUNTS = 3
 # So many workers are predicted.
 PREDICTED = 64
 
-# A number of workers, or an array of them.
-Workers = TypeVar("Workers", float, NDArray[np.float64])
+Floats = NDArray[np.float64]
 
 # Of runs, for the intervals.
 RESAMPLES = 500
@@ -67,9 +65,7 @@ class Scaling:
     universal: Law
 
 
-def terms(
-    counts: NDArray[np.float64], times: NDArray[np.float64], coherent: bool
-) -> NDArray[np.float64]:
+def terms(counts: Floats, times: Floats, coherent: bool) -> Floats:
     """The least-squares terms (time of one worker, contention, coherency) of each row of `times`,
     which has one time a count: an array of as many rows, and three columns.
 
@@ -97,9 +93,11 @@ def terms(
     return np.stack([one, best[:, 1] / one, best[:, 2] / one], axis=1)
 
 
-def speedup(workers: Workers, contention: float, coherency: float) -> Workers:
-    """Of so many workers over one."""
-    return workers / (1 + contention * (workers - 1) + coherency * workers * (workers - 1))
+def speedup(workers: ArrayLike, contention: ArrayLike, coherency: ArrayLike) -> Floats:
+    """Of so many workers over one; each a number or an array."""
+    count, serial, cost = (np.asarray(one, float) for one in (workers, contention, coherency))
+    gained: Floats = count / (1 + serial * (count - 1) + cost * count * (count - 1))
+    return gained
 
 
 def law(samples: Mapping[int, Sequence[float]], coherent: bool, seed: int = 0) -> Law:
@@ -113,9 +111,7 @@ def law(samples: Mapping[int, Sequence[float]], coherent: bool, seed: int = 0) -
         medians[0, place] = np.median(times)
         medians[1:, place] = np.median(times[drawn], axis=1)
     _, contention, coherency = terms(counts, medians, coherent).T
-    gained = PREDICTED / (
-        1 + contention * (PREDICTED - 1) + coherency * PREDICTED * (PREDICTED - 1)
-    )
+    gained = speedup(PREDICTED, contention, coherency)
     runs = min(map(len, several))
     share, cost = _first_with_interval(contention, runs), _first_with_interval(coherency, runs)
     best = None
@@ -124,11 +120,10 @@ def law(samples: Mapping[int, Sequence[float]], coherent: bool, seed: int = 0) -
     return Law(share, cost, _first_with_interval(gained, runs), best)
 
 
-def _first_with_interval(values: NDArray[np.float64], runs: int) -> Estimate:
+def _first_with_interval(values: Floats, runs: int) -> Estimate:
     """The value of all runs comes first, then those of the resamples."""
-    tails = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
     first = float(values[0])
-    low, high = np.quantile(values[1:], tails)
+    low, high = np.quantile(values[1:], TAILS)
     return Estimate(first, min(float(low), first), max(float(high), first), runs)
 
 

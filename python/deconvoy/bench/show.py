@@ -120,14 +120,13 @@ def scaling_table(result: Result) -> Table:
 
 
 def share(found: Estimate) -> str:
-    # Of fewer runs nothing is known of the noise.
-    interval = f" [{found.low:.3f}, {found.high:.3f}]" if found.count > 2 else ""
+    interval = f" [{found.low:.3f}, {found.high:.3f}]" if found.has_interval else ""
     return f"{found.median:.3f}{interval}"
 
 
 def predictions(law: Law) -> str:
     found = law.speedup
-    interval = f" [{found.low:.2f}, {found.high:.2f}]" if found.count > 2 else ""
+    interval = f" [{found.low:.2f}, {found.high:.2f}]" if found.has_interval else ""
     return f"{found.median:.2f}x{interval}"
 
 

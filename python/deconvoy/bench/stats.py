@@ -10,6 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 CONFIDENCE = 0.95
+
+# The quantiles between which an interval lies.
+TAILS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
+
+# Of fewer samples next to nothing is known of the noise, and there is no interval.
+LEAST_SAMPLES = 3
+
 RESAMPLES = 5_000
 
 
@@ -22,10 +29,14 @@ class Estimate:
     high: float
     count: int
 
+    @property
+    def has_interval(self) -> bool:
+        """Whether `low` and `high` are more than the range of the samples."""
+        return self.count >= LEAST_SAMPLES
+
     def differs(self, other: Estimate) -> bool:
-        """Whether the intervals of both lie apart: a cautious test of a difference. Of fewer than
-        three samples there is no interval."""
-        if min(self.count, other.count) < 3:
+        """Whether the intervals of both lie apart: a cautious test of a difference."""
+        if not (self.has_interval and other.has_interval):
             return False
         return self.low > other.high or self.high < other.low
 
@@ -42,11 +53,10 @@ def estimate(samples: Sequence[float], seed: int = 0) -> Estimate:
         raise ValueError("no samples")
     values = np.sort(np.asarray(samples, dtype=float))
     median = float(np.median(values))
-    if len(values) < 3:
+    if len(values) < LEAST_SAMPLES:
         return Estimate(median, float(values[0]), float(values[-1]), len(values))
     below, above = _medians(len(values), seed)
-    tails = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
-    low, high = np.quantile((values[below] + values[above]) / 2, tails)
+    low, high = np.quantile((values[below] + values[above]) / 2, TAILS)
     # Interpolation rounds, and may end a bit beyond the median.
     return Estimate(median, min(float(low), median), max(float(high), median), len(values))
 

@@ -46,7 +46,7 @@ def seconds(found: Estimate | None) -> str:
         return ""
     # Three digits or more of a short time.
     digits = 3 if found.median >= 0.1 else 4 if found.median >= 0.01 else 5
-    if found.count < 3:
+    if not found.has_interval:
         return f"{found.median:.{digits}f}"
     return f"{found.median:.{digits}f} [{found.low:.{digits}f}, {found.high:.{digits}f}]"
 
