@@ -120,7 +120,7 @@ def test_what_a_lost_machine_had_to_do_is_done_by_another(
     path = tmp_path / "result.jsonl"
     with clusters.Cluster(cluster.address) as machines:
         lost = next(one.name for one in machines.machines.values() if "127.0.0.1" in one.worker)
-        clusters.execute_on(machines, result, cases, 4, path, Console(file=io.StringIO()))
+        clusters.execute_on(machines, result, cases, path, Console(file=io.StringIO()))
     found = load(path)
     assert sorted(run.order for run in found.runs) == list(range(12))
     begun = [run for run in found.runs if run.machine == lost]

@@ -326,7 +326,7 @@ def test_what_has_failed_is_told_and_the_rest_goes_on(
     cases = [Case("countdown", one, 1, 1, mode="sequential") for one in chosen]
     result = series.new_result(chosen, {}, {"seed": 1, "rounds": 2})
     said = io.StringIO()
-    series.execute(result, cases, 2, tmp_path / "result.json", Console(file=said))
+    series.execute(result, cases, tmp_path / "result.json", Console(file=said))
     assert load(tmp_path / "result.json") == result
     assert {run.runtime for run in result.runs} == {"works"} and len(result.runs) == 2
     assert list(result.skipped.values()) == ["forks"]

@@ -146,7 +146,7 @@ def test_what_was_measured_is_not_measured_again(
     chosen = [Runtime(name, name, python=sys.executable) for name in ("one", "two")]
     cases = [Case("countdown", one, 1, 1, mode="sequential") for one in chosen]
     settings = {"seed": 1, "rounds": 3, "pareto": False, "traces": None}
-    series.execute(series.new_result(chosen, {}, settings), cases, 3, path, quiet_console())
+    series.execute(series.new_result(chosen, {}, settings), cases, path, quiet_console())
     assert counting.runs == 6
     whole = path.read_text().splitlines(keepends=True)
     path.write_text("".join(whole[:4]) + whole[4][:20])
@@ -155,7 +155,7 @@ def test_what_was_measured_is_not_measured_again(
     assert len(result.runs) == 3
     again = series.cases_from(result, path)
     assert again == cases
-    series.execute(result, again, 3, path, quiet_console())
+    series.execute(result, again, path, quiet_console())
     assert counting.runs == 6 + 3
     found = load(path)
     assert sorted(run.order for run in found.runs) == list(range(6))
@@ -226,7 +226,7 @@ def test_whatever_a_program_does_costs_one_cell(
         Case("respond", one, 1, 1, mode="thread"),
     ]
     result = series.new_result([one], {}, {"seed": 1, "rounds": 2})
-    series.execute(result, cases, 2, tmp_path / "r.jsonl", quiet_console())
+    series.execute(result, cases, tmp_path / "r.jsonl", quiet_console())
     assert not result.runs
     told = result.failed.keys() | result.skipped.keys()
     assert all(case.name in told or case.kind in told for case in cases)

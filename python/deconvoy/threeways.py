@@ -48,7 +48,7 @@ def compare(
     chosen, skipped = choose(wanted)
     result = new_result(chosen, skipped, {"rounds": rounds, "seed": seed})
     cases = [Case(f"{MIX}{mix}", runtime, 0, 0) for mix in mixes for runtime in chosen]
-    execute(result, cases, rounds, path, console)
+    execute(result, cases, path, console)
     return result
 
 

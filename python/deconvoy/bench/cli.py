@@ -309,15 +309,15 @@ def carry_out(
 ) -> None:
     """Makes all runs, and prints what they came to. Ends with status 1 if a program has failed."""
     progress = output.console(stderr=True)
-    rounds, was_there = result.settings["rounds"], path.exists()
+    was_there = path.exists()
     try:
         with signals_as_interrupts():
             if machines is None:
-                execute(result, cases, rounds, path, progress)
+                execute(result, cases, path, progress)
             else:
                 from deconvoy.bench.cluster import execute_on
 
-                execute_on(machines, result, cases, rounds, path, progress)
+                execute_on(machines, result, cases, path, progress)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}") from None
     except KeyboardInterrupt as interrupt:

@@ -32,6 +32,9 @@ from deconvoy.errors import UserError
 from deconvoy.interpreters import Interpreter
 from deconvoy.output import counted
 
+# A worker's: what has run there is remembered from run to run.
+QUIET = machine.Quiet(lambda foreign_cores: None)
+
 # How often it is looked whether the workers are still there, in seconds.
 LOOK_S = 1.0
 
@@ -72,23 +75,29 @@ def run_there(case: dict[str, Any], number: int, seed: int) -> dict[str, Any]:
         why = "; ".join(missing.values())
         lacking = Runtime(case["runtime"], "")
         return {"skipped": (Case(**case | {"runtime": lacking}).kind, why)}
-    with alone():
-        # It may have been waited for another's run.
-        quiet = machine.Quiet(lambda foreign_cores: None)
-        said = run_once(Case(**case | {"runtime": chosen[0]}), number, seed, quiet)
+    with alone() as at_once:
+        if not at_once:
+            # Another's run has just ended.
+            QUIET.ran(quiet=False)
+        said = run_once(Case(**case | {"runtime": chosen[0]}), number, seed, QUIET)
     return {kind: asdict(one) if isinstance(one, Run) else one for kind, one in said.items()}
 
 
 @contextmanager
-def alone() -> Iterator[None]:
-    """A machine is one slot, whatever workers and clusters it has."""
+def alone() -> Iterator[bool]:
+    """A machine is one slot, whatever workers and clusters it has. Gives whether it was free."""
     # Not in a home, which machines may share.
     place = Path(tempfile.gettempdir(), "deconvoy-bench.lock")
     if not place.exists():
         place.touch(mode=0o644)
     with place.open("rb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            at_once = True
+        except BlockingIOError:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            at_once = False
+        yield at_once
 
 
 class Cluster:
@@ -192,19 +201,14 @@ def groups(left: list[tuple[int, Case]]) -> list[Group]:
 
 
 def execute_on(
-    cluster: Cluster,
-    result: Result,
-    cases: list[Case],
-    rounds: int,
-    path: Path,
-    console: Console,
+    cluster: Cluster, result: Result, cases: list[Case], path: Path, console: Console
 ) -> None:
     """As `series.execute`, on the machines of a cluster. What a machine that is lost had to do is
     done by another.
 
     Raises UserError when the last machine is lost.
     """
-    result.settings |= {"rounds": rounds, "cases": [case.data() for case in cases]}
+    result.settings["cases"] = [case.data() for case in cases]
     left = list(still_to_run(result, cases))
     machines = counted(len(cluster.machines), "machine")
     console.print(
@@ -214,7 +218,9 @@ def execute_on(
     )
     sayer = Sayer(len(left), min(len(cases), len(left)), console, time.monotonic())
     with Journal(result, path) as journal, output.bar(console) as progress:
-        task = progress.add_task("", total=rounds * len(cases), completed=len(result.runs))
+        task = progress.add_task(
+            "", total=result.settings["rounds"] * len(cases), completed=len(result.runs)
+        )
         for one in cluster.machines.values():
             journal.take(machine=(one.name, one.told.about))
         dispatcher = Dispatcher(cluster, groups(left), result.settings["seed"])

@@ -223,9 +223,6 @@ def notes(one: Result, other: Result) -> list[str]:
         if one.runtimes[name] != other.runtimes[name]:
             found.append(f"{name} was {one.runtimes[name]}, and is {other.runtimes[name]}")
     for letter, result in zip("AB", (one, other), strict=True):
-        unquiet = sum(not run.quiet for run in result.runs)
-        if unquiet:
-            found.append(
-                f"{unquiet} of {len(result.runs)} runs of {letter} were made beside other work"
-            )
+        if result.unquiet:
+            found.append(f"{result.unquiet} of {letter} were made beside other work")
     return sorted(found)

@@ -10,7 +10,7 @@ import fcntl
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from types import NoneType
@@ -86,6 +86,12 @@ class Result:
         cores = about.get("cores_available")
         return cores if isinstance(cores, int) and cores > 0 else 1
 
+    @property
+    def unquiet(self) -> str | None:
+        """How many of the runs were made beside other work, if any were."""
+        count = unquiet(self.runs)
+        return f"{count} of {len(self.runs)} runs" if count else None
+
     def save(self, path: Path) -> None:
         """Writes it down, whole; raises OSError when it cannot."""
         write_whole(path, "".join(self.lines()))
@@ -101,6 +107,11 @@ class Result:
                 kept[str(name)] = a_machine(about) if kind == "machine" else str(about)
             else:
                 raise ValueError(f"what is {kind!r}?")
+
+
+def unquiet(runs: Sequence[Run]) -> int:
+    """How many were made beside other work."""
+    return sum(not run.quiet for run in runs)
 
 
 def line(data: dict[str, Any]) -> str:

@@ -104,10 +104,11 @@ class Sayer:
             self._console.print(f"deconvoy: {said}")
 
 
-def execute(result: Result, cases: list[Case], rounds: int, path: Path, console: Console) -> None:
-    """Runs all cases `rounds` times, but for those runs that the result has, and keeps each as it
-    comes. Raises OSError when it cannot be kept."""
-    result.settings |= {"rounds": rounds, "cases": [case.data() for case in cases]}
+def execute(result: Result, cases: list[Case], path: Path, console: Console) -> None:
+    """Runs all cases as many times as the settings have `rounds`, but for those runs that the
+    result has, and keeps each as it comes. Raises OSError when it cannot be kept."""
+    result.settings["cases"] = [case.data() for case in cases]
+    rounds: int = result.settings["rounds"]
     total = rounds * len(cases)
     left = list(still_to_run(result, cases))
     there = f"{total - len(left)} are there; " if len(left) < total else ""
@@ -220,9 +221,8 @@ def doubts_of(result: Result) -> list[str]:
         if about and (mine or not real):
             threads = max(map(runnable, mine), default=0)
             found += [f"note: {where}{doubt}" for doubt in machine.doubts(about, threads)]
-    unquiet = sum(not run.quiet for run in result.runs)
-    if unquiet:
-        found.append(f"note: {unquiet} of {len(result.runs)} runs were made beside other work")
+    if result.unquiet:
+        found.append(f"note: {result.unquiet} were made beside other work")
     missing = how_many_are_missing(result)
     if missing:
         found.append(

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from deconvoy import output
-from deconvoy.bench.results import Result, Run
+from deconvoy.bench.results import Result, Run, unquiet
 from deconvoy.bench.stats import Estimate, estimate, quantiles
 
 # How work is spread, in the order in which that is shown.
@@ -97,7 +97,7 @@ class Cell:
     @property
     def unquiet(self) -> int:
         """Of its runs, how many were made beside other work."""
-        return sum(not run.quiet for run in self.runs)
+        return unquiet(self.runs)
 
     def median(self, name: str) -> float | None:
         found = self.estimates.get(name)
