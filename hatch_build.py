@@ -31,6 +31,14 @@ ARTIFACTS = [
         "deconvoy_preload",
         "libdeconvoy_preload.so",
     ),
+    # The same crate, which counts mutexes, too; beside the other, so that neither is built again
+    # for each.
+    (
+        ["--profile", "preload", "-p", "deconvoy-shim", "--features", "mutexes"]
+        + ["--target-dir", "target/mutexes"],
+        "deconvoy_preload",
+        "libdeconvoy_mutexes.so",
+    ),
 ]
 
 

@@ -34,6 +34,7 @@ __all__ = [
     "inspect_elf",
     "lab_countdown",
     "lab_mix",
+    "lock_profile_json",
     "note_for_crashes",
     "policies",
     "replay",
@@ -78,6 +79,9 @@ def policies() -> list[tuple[str, str, str, list[_PolicySetting] | None]]: ...
 def check_policy(text: str) -> None: ...
 def check_lab(lock: str) -> None: ...
 def groups_json(path: str | PathLike[str], names: list[str]) -> str: ...
+def lock_profile_json(path: str) -> str:
+    """A lock profile, as JSON. Raises TraceError when the file is none."""
+
 def report_json(path: str | PathLike[str]) -> str: ...
 
 # Both return why some of the files cannot be read.

@@ -12,8 +12,17 @@ from deconvoy.files import cache_folder
 
 STOCK = "stock"
 
+# The library that serves the GIL, and the one that counts a program's mutexes.
+SERVES, COUNTS_MUTEXES = "libdeconvoy_preload.so", "libdeconvoy_mutexes.so"
+
 # What the library reads; an outer run's are not an inner one's.
-SETTINGS = {"DECONVOY_POLICY", "DECONVOY_TRACE", "DECONVOY_TRACE_BYTES", "DECONVOY_EXEC_CHILDREN"}
+SETTINGS = {
+    "DECONVOY_POLICY",
+    "DECONVOY_TRACE",
+    "DECONVOY_TRACE_BYTES",
+    "DECONVOY_EXEC_CHILDREN",
+    "DECONVOY_MUTEXES",
+}
 
 # What the dynamic loader takes for a separator, or for the start of a token such as $LIB.
 UNSAFE = frozenset(" :$\n\t")
@@ -31,13 +40,13 @@ def check_policy(policy: str) -> None:
         raise UserError(f"a policy takes at most {_native.POLICY_BYTES} bytes")
 
 
-def library() -> Path:
-    """The library, under a path that LD_PRELOAD can express.
+def library(called: str = SERVES) -> Path:
+    """A library, under a path that LD_PRELOAD can express.
 
     Raises:
         UserError: it is missing, or there is no such path.
     """
-    installed = Path(__file__).resolve().with_name("libdeconvoy_preload.so")
+    installed = Path(__file__).resolve().with_name(called)
     if not installed.exists():
         raise UserError(f"{installed} is missing: install deconvoy anew")
     if UNSAFE.isdisjoint(str(installed)):
@@ -62,6 +71,15 @@ def point(link: Path, target: Path) -> None:
         fresh = Path(folder, link.name)
         fresh.symlink_to(target)
         fresh.replace(link)
+
+
+def counting_mutexes(folder: Path, base: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """A copy of `base` in which a program leaves a lock profile in a folder."""
+    changed = {name: value for name, value in base.items() if name not in SETTINGS}
+    ours = str(library(COUNTS_MUTEXES))
+    changed["LD_PRELOAD"] = ":".join(filter(None, [ours, base.get("LD_PRELOAD")]))
+    changed["DECONVOY_MUTEXES"] = str(folder)
+    return changed
 
 
 def environment(

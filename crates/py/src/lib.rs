@@ -18,6 +18,7 @@ mod crash;
 mod elf;
 mod futures;
 mod lab;
+mod mutexes;
 mod process_global;
 mod sim;
 
@@ -58,6 +59,15 @@ fn check_policy(text: &str) -> PyResult<()> {
         Ok(_) => Ok(()),
         Err(error) => Err(PyValueError::new_err(error.to_string())),
     }
+}
+
+/// A lock profile, as JSON. Raises TraceError when the file is none.
+#[pyfunction]
+fn lock_profile_json(py: Python<'_>, path: PathBuf) -> PyResult<String> {
+    py.detach(|| match mutexes::read(&path) {
+        Ok(profile) => Ok(profile.to_string()),
+        Err(error) => Err(TraceError::new_err(format!("{}: {error}", path.display()))),
+    })
 }
 
 fn open(path: &Path) -> PyResult<Trace> {
@@ -198,6 +208,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(policies, module)?)?;
     module.add_function(wrap_pyfunction!(check_policy, module)?)?;
     module.add_function(wrap_pyfunction!(report_json, module)?)?;
+    module.add_function(wrap_pyfunction!(lock_profile_json, module)?)?;
     module.add_function(wrap_pyfunction!(groups_json, module)?)?;
     module.add_function(wrap_pyfunction!(export_perfetto, module)?)?;
     module.add_function(wrap_pyfunction!(export_trace_event, module)?)?;

@@ -5,6 +5,7 @@
 //! | `DECONVOY_POLICY` | a policy, or `stock`: only watch. Unset: do nothing at all |
 //! | `DECONVOY_TRACE` | the folder that traces go to. Unset: no traces |
 //! | `DECONVOY_TRACE_BYTES` | the most that the ring of one trace may take |
+//! | `DECONVOY_MUTEXES` | the folder that lock profiles go to, in a library that can make them |
 //! | `DECONVOY_EXEC_CHILDREN` | `0`: a Python program that is served does not pass the library on |
 
 use core::ffi::{CStr, c_char};
@@ -20,6 +21,8 @@ pub struct Config {
     pub policy_text: &'static [u8],
     pub trace_folder: &'static [u8],
     pub trace_bytes: u64,
+    #[cfg(feature = "mutexes")]
+    pub mutexes_folder: &'static [u8],
     pub exec_children: bool,
     pub cores: u32,
 }
@@ -29,6 +32,8 @@ const NOTHING: Config = Config {
     policy_text: &[],
     trace_folder: &[],
     trace_bytes: 64 << 20,
+    #[cfg(feature = "mutexes")]
+    mutexes_folder: &[],
     exec_children: true,
     cores: 1,
 };
@@ -48,6 +53,8 @@ struct Text<const N: usize>(core::cell::UnsafeCell<MaybeUninit<[u8; N]>>);
 unsafe impl<const N: usize> Sync for Text<N> {}
 
 static POLICY: Text<512> = Text(core::cell::UnsafeCell::new(MaybeUninit::zeroed()));
+#[cfg(feature = "mutexes")]
+static MUTEXES: Text<2048> = Text(core::cell::UnsafeCell::new(MaybeUninit::zeroed()));
 static FOLDER: Text<2048> = Text(core::cell::UnsafeCell::new(MaybeUninit::zeroed()));
 
 impl<const N: usize> Text<N> {
@@ -112,6 +119,10 @@ pub unsafe fn read(environment: *const *const c_char, cores: u32) -> bool {
             config.trace_bytes = number.unwrap_or(config.trace_bytes);
         } else if text == b"DECONVOY_EXEC_CHILDREN=0" {
             config.exec_children = false;
+        }
+        #[cfg(feature = "mutexes")]
+        if let Some(value) = text.strip_prefix(b"DECONVOY_MUTEXES=") {
+            config.mutexes_folder = MUTEXES.keep(value).unwrap_or(&[]);
         }
         // SAFETY: the entry was not the last.
         entry = unsafe { entry.add(1) };

@@ -3,6 +3,10 @@
 //! It is loaded into every program that `deconvoy run` or `trace` starts, and does nothing in one
 //! that is not a CPython it knows. It has no standard library: nothing here allocates on the
 //! C library's heap, prints, or unwinds.
+//!
+//! With the feature `mutexes` it is another library, which `deconvoy history explain` loads into a
+//! benchmark: it counts the program's own mutexes, too. It is one apart because it stands in the way
+//! of every lock that the program takes.
 #![no_std]
 
 mod config;
@@ -14,6 +18,8 @@ mod latch;
 mod layout;
 mod loader;
 mod locks;
+#[cfg(feature = "mutexes")]
+mod mutexes;
 mod names;
 mod notes;
 mod python;
@@ -43,6 +49,8 @@ unsafe extern "C" fn constructor(
     // SAFETY: a constructor of a preloaded library runs before any other thread; the environment
     // is the process's.
     let wanted = unsafe { config::read(environment, sys::cores()) };
+    #[cfg(feature = "mutexes")]
+    mutexes::begin();
     if wanted && real::complete() && threads::set_up() {
         real::at_fork_in_child(forked);
     }

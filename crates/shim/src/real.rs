@@ -34,7 +34,7 @@ pub struct Real {
 }
 
 impl Real {
-    const fn new(name: &'static core::ffi::CStr) -> Real {
+    pub const fn new(name: &'static core::ffi::CStr) -> Real {
         Real { name, version: None, at: AtomicPtr::new(core::ptr::null_mut()) }
     }
 
@@ -61,7 +61,7 @@ impl Real {
     /// # Safety
     /// `F` is a function pointer of the type that the C library gives this function, and the
     /// function is there.
-    unsafe fn typed<F>(&self) -> F {
+    pub unsafe fn typed<F>(&self) -> F {
         const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
         let at = self.get();
         // SAFETY: as the caller says; the sizes are equal.

@@ -312,6 +312,52 @@ pub fn read_file(path: &[u8], place: &mut [u8]) -> usize {
     usize::try_from(read).unwrap_or(0)
 }
 
+/// Reads all of a file of the kernel's, piece by piece, as far as there is room; how many bytes.
+/// `path` ends with a zero byte.
+///
+/// # Safety
+/// `place` is `room` bytes that nobody else writes.
+#[cfg(feature = "mutexes")]
+pub unsafe fn read_whole(path: &[u8], place: *mut u8, room: usize) -> usize {
+    const AT_FDCWD: usize = -100isize as usize;
+    const READ_ONLY: usize = 0o2_000_000;
+    if path.last() != Some(&0) {
+        return 0;
+    }
+    // SAFETY: the path is zero-terminated.
+    let file =
+        unsafe { syscall(number::OPENAT, [AT_FDCWD, path.as_ptr() as usize, READ_ONLY, 0, 0, 0]) };
+    let Ok(file) = usize::try_from(file) else { return 0 };
+    let mut length = 0;
+    while length < room {
+        let to = place as usize + length;
+        // SAFETY: the kernel writes to what is left of the place; the descriptor is ours.
+        let read = unsafe { syscall(number::READ, [file, to, room - length, 0, 0, 0]) };
+        match usize::try_from(read) {
+            Ok(read) if read > 0 => length += read,
+            _ => break,
+        }
+    }
+    // SAFETY: the descriptor is ours.
+    unsafe { syscall(number::CLOSE, [file, 0, 0, 0, 0, 0]) };
+    length
+}
+
+/// Copies memory of this process that may not be there, as far as it is; how many bytes.
+///
+/// # Safety
+/// `to` is `bytes` bytes that nobody else writes.
+#[cfg(feature = "mutexes")]
+pub unsafe fn copy_memory(from: usize, to: *mut u8, bytes: usize) -> usize {
+    let here = [to as usize, bytes];
+    let there = [from, bytes];
+    let (local, remote) = (here.as_ptr() as usize, there.as_ptr() as usize);
+    // SAFETY: the kernel writes to the place only and answers a bad address with an error.
+    let read =
+        unsafe { syscall(number::PROCESS_VM_READV, [pid() as usize, local, 1, remote, 1, 0]) };
+    usize::try_from(read).unwrap_or(0)
+}
+
 /// Reads memory of this process that may not be there.
 pub fn peek<const WORDS: usize>(address: usize) -> Option<[u64; WORDS]> {
     let mut words = [0u64; WORDS];

@@ -85,18 +85,19 @@ fn make() -> Option<Recorder> {
     Some(unsafe { Recorder::begin(base, capacity, about) })
 }
 
-struct Path {
+/// The name of a file, made without an allocator.
+pub struct Path {
     text: [u8; 2304],
     length: usize,
     whole: bool,
 }
 
 impl Path {
-    fn new() -> Path {
+    pub fn new() -> Path {
         Path { text: [0; 2304], length: 0, whole: true }
     }
 
-    fn push(&mut self, part: &[u8]) {
+    pub fn push(&mut self, part: &[u8]) {
         let end = self.length.saturating_add(part.len());
         match self.text.get_mut(self.length..end) {
             Some(room) => {
@@ -109,7 +110,7 @@ impl Path {
         }
     }
 
-    fn push_number(&mut self, number: u64) {
+    pub fn push_number(&mut self, number: u64) {
         let mut digits = [b'0'; 20];
         let mut rest = number;
         let mut first = digits.len();
@@ -124,7 +125,7 @@ impl Path {
         self.push(digits.get(first..).unwrap_or(&[]));
     }
 
-    fn bytes(&self) -> Option<&[u8]> {
+    pub fn bytes(&self) -> Option<&[u8]> {
         if self.whole { self.text.get(..self.length) } else { None }
     }
 }

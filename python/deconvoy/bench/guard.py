@@ -1,29 +1,42 @@
-"""Ends what the bench has begun when the bench itself is killed.
+"""Ends what we have begun when we ourselves are killed.
 
-A shell that reads which groups of processes have begun and ended; when its input ends, because we
-have, it ends those that are left. Nothing of ours runs in the programs that are measured.
+A shell that reads which groups of processes have begun and ended, and which folders are half made;
+when its input ends, because we have, it ends the groups and removes the folders that are left.
+Nothing of ours runs in the programs that are measured.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import psutil
 
 PROGRAM = """
 trap "" INT TERM HUP
 groups=" "
-while read -r what group; do
-    case $what in
-        begun) groups="$groups$group " ;;
-        ended) groups="${groups%% $group *} ${groups#* $group }" ;;
+while IFS= read -r line; do
+    name=${line#* }
+    case $line in
+        begun*) groups="$groups$name " ;;
+        ended*) groups="${groups%% $name *} ${groups#* $name }" ;;
+        half*) set -- "$@" "$name" ;;
+        whole*)
+            for folder; do
+                shift
+                [ "$folder" = "$name" ] || set -- "$@" "$folder"
+            done
+            ;;
     esac
 done
 for group in $groups; do kill -9 "-$group"; done
+[ $# = 0 ] || rm -rf -- "$@"
 """
 
 
@@ -53,9 +66,21 @@ class Guard:
         assert self._shell.stdin is not None
         return self._shell.stdin.fileno()
 
-    def _tell(self, what: str, group: int) -> None:
+    def _tell(self, what: str, which: int | Path) -> None:
         with self._lock, suppress(BrokenPipeError):
-            os.write(self._begun(), f"{what} {group}\n".encode())
+            os.write(self._begun(), f"{what} {which}\n".encode())
+
+    @contextmanager
+    def half_made(self, folder: Path) -> Iterator[None]:
+        """A folder, whose name has no line feed, that is removed unless this ends well."""
+        self._tell("half", folder)
+        try:
+            yield
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        finally:
+            self._tell("whole", folder)
 
     def begun(self, group: int) -> None:
         self._tell("begun", group)

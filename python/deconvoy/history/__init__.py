@@ -1,0 +1,1 @@
+"""Sweep the revisions of a repository, measure each, find the change."""

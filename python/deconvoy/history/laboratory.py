@@ -1,0 +1,278 @@
+"""Measures builds, one at a time, on a quiet machine; keeps every run."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import shutil
+import tempfile
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deconvoy.bench import machine
+from deconvoy.bench.accounting import accounting
+from deconvoy.errors import UserError
+from deconvoy.history import locks
+from deconvoy.history.builds import WAITS, Builder, Source, environment_of
+from deconvoy.history.metric import COUNTS, PRELOADED, TRACED, NoNumber
+from deconvoy.history.process import Ended, last_lines, run
+from deconvoy.history.project import Project, filled
+from deconvoy.history.store import Failure, Round, Store
+from deconvoy.history.walk import Busy, build_cost
+
+# A round that was made beside other work is made again, so many times in all.
+ATTEMPTS = 4
+
+# What tells that nothing was ever measured is believed after so many builds.
+BELIEVED_AFTER = 2
+
+
+
+@dataclass
+class Laboratory:
+    """The machine that measures. `say`: is told what it does. What was measured before is known.
+
+    Methods raise UserError when nothing can be measured for a reason that the user can mend.
+    """
+
+    project: Project
+    builder: Builder
+    store: Store
+    machine: int
+    say: Callable[[str], None] = lambda _: None
+    jobs: int = 1
+    failures: dict[str, Failure] = field(default_factory=dict)
+    rounds: dict[str, list[Round]] = field(default_factory=lambda: defaultdict(list))
+    dropped: int = 0
+
+    def __post_init__(self) -> None:
+        self.measure_name = self.project.measure()
+        threads = self.project.benchmark.threads
+        known = self.store.rounds(self.measure_name, threads)
+        for key, several in known.items():
+            self.rounds[key] = [one for one in several if one.machine == self.machine]
+        self.failures.update(self.store.failures(self.builder.recipe, self.measure_name))
+        kinds = {self.project.readers[name].kind for name, _ in self.project.metric.uses}
+        self._needs_quiet = not kinds <= set(COUNTS)
+        self._quiet = machine.Quiet(self._waits)
+        kinds = {reader.kind for reader in self.project.readers.values()}
+        if kinds & set(TRACED) and shutil.which("strace") is None:
+            raise UserError("[read] counts system calls: strace is not installed (Debian: strace)")
+        self._lacking: dict[str, set[str]] = defaultdict(set)
+        self._round_s: list[float] = []
+
+    def _waits(self, foreign_cores: float) -> None:
+        self.say(
+            f"other programs use {foreign_cores:.1f} cores: waits until they are done; runs beside "
+            f"them do not count"
+        )
+
+    # Building.
+
+    def build(self, sources: Sequence[Source], done: Callable[[Source], None]) -> None:
+        """Builds those that are not built, several at a time; `done` is called after each."""
+        by_key = {one.key: one for one in sources if one.key not in self.failures}
+        with ThreadPoolExecutor(max(self.jobs, 1)) as pool:
+            waiting = {pool.submit(self.builder.ensure, one): one for one in by_key.values()}
+            try:
+                for future, source in waiting.items():
+                    failure = future.result()
+                    if failure is not None:
+                        self._failed(source, failure)
+                    done(source)
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def ensure(self, source: Source) -> bool:
+        """Whether a revision is built."""
+        if source.key in self.failures:
+            return False
+        failure = self.builder.ensure(source)
+        if failure is not None:
+            self._failed(source, failure)
+        return failure is None
+
+    def _failed(self, source: Source, failure: Failure) -> None:
+        self.failures[source.key] = failure
+        if failure.text == WAITS and not self.store.seconds_to_build(self.builder.recipe):
+            self._believe(source, "build", f"the step {failure.step!r} {failure.text}")
+
+    def _believe(self, source: Source, what: str, text: str) -> None:
+        """Raises UserError when the same was said of several builds, and none was ever well."""
+        self._lacking[what].add(source.key)
+        if len(self._lacking[what]) >= BELIEVED_AFTER:
+            raise UserError(f"{self.project.file.name}: {text}")
+
+    # What is known.
+
+    def cannot(self, source: Source) -> bool:
+        return source.key in self.failures
+
+    def is_built(self, source: Source) -> bool:
+        return self.builder.has(source.key)
+
+    def known(self, source: Source) -> list[tuple[float, float]]:
+        several = self.rounds.get(source.key, ())
+        return [(one.at_unix_s, self.project.metric.value(one.values)) for one in several]
+
+    def build_cost(self) -> float | None:
+        return build_cost(self.store.seconds_to_build(self.builder.recipe), self._round_s)
+
+    # Measuring.
+
+    def values(self, key: str) -> list[float]:
+        """The metric of each round of a build."""
+        return [self.project.metric.value(one.values) for one in self.rounds.get(key, ())]
+
+    def measure(self, source: Source) -> float | None:
+        """The metric of one more round of a build; None when it does not run.
+
+        Raises Busy.
+        """
+        for attempt in range(ATTEMPTS):
+            quiet = self._quiet() if self._needs_quiet else True
+            if not quiet:
+                continue
+            made = self._round(source, last=attempt == ATTEMPTS - 1)
+            if isinstance(made, Failure):
+                self.failures[source.key] = made
+                return None
+            if made is not None:
+                self.rounds[source.key].append(made)
+                return self.project.metric.value(made.values)
+        raise Busy
+
+    def _round(self, source: Source, last: bool) -> Round | Failure | None:
+        """A run with each number of threads, one after the other; None if other work was done
+        meanwhile."""
+        name = uuid.uuid4().hex[:12]
+        counts = list(self.project.benchmark.threads)
+        # In turn from the fewest and from the most: a drift in a round cancels over two.
+        if len(self.rounds.get(source.key, ())) % 2:
+            counts.reverse()
+        values: dict[int, dict[str, float]] = {}
+        begun_s = time.monotonic()
+        for threads in counts:
+            watch = machine.Watch.start()
+            found = self._run(source, threads)
+            foreign = watch.foreign_cores()
+            quiet = not self._needs_quiet or foreign < machine.QUIET_CORES
+            self._quiet.ran(quiet)
+            failed = isinstance(found, Failure)
+            self.store.ran(
+                measure=self.measure_name,
+                key=source.key,
+                revision=source.revision.id,
+                machine=self.machine,
+                round=name,
+                threads=threads,
+                foreign_cores=foreign,
+                counts=quiet and not failed,
+                values=None if isinstance(found, Failure) else found,
+                step=found.step if isinstance(found, Failure) else None,
+                failure=found.text if isinstance(found, Failure) else None,
+            )
+            if isinstance(found, Failure):
+                return found
+            if not quiet:
+                self.dropped += 1
+                return None
+            values[threads] = found
+        value = self.project.metric.value(values)
+        if not math.isfinite(value):
+            told = Failure("read", f"{self.project.metric.text} is no number for {values}")
+            return told
+        self._round_s.append(time.monotonic() - begun_s)
+        return Round(name, self.machine, values, time.time())
+
+    def _run(self, source: Source, threads: int) -> dict[str, float] | Failure:
+        """What is read of one run: of several, if what is read needs a tracer."""
+        project = self.project
+        fields = self.builder.fields(source) | {"threads": threads}
+        command = shlex.split(filled(project.benchmark.command, fields))
+        environment = environment_of(project.benchmark.environment, fields)
+        folder = self.builder.place(source.key) / "benchmark"
+        limit_s = project.benchmark.limit_s
+        kinds = {reader.kind for reader in project.readers.values()}
+        counted: dict[str, float] = {}
+        printed = ""
+        traced, preloaded = kinds & set(TRACED), kinds & set(PRELOADED)
+        if kinds - set(TRACED) - set(PRELOADED):
+            told = one_run(command, folder, environment, limit_s)
+            if told.failure is not None:
+                return told.failure
+            printed, counted = told.printed, told.counted
+        with tempfile.TemporaryDirectory() as own:
+            if traced:
+                calls = Path(own, "calls")
+                before = ["strace", "-f", "-c", "-S", "name", "-o", str(calls)]
+                told = one_run([*before, *command], folder, environment, limit_s)
+                if told.failure is not None:
+                    return told.failure
+                counted |= system_calls(calls.read_text())
+            if preloaded:
+                profiled = locks.environment(Path(own), environment)
+                told = one_run(command, folder, profiled, limit_s)
+                if told.failure is not None:
+                    return told.failure
+                counted |= locks.totals(Path(own))
+        values = {}
+        for name, reader in project.readers.items():
+            try:
+                values[name] = reader.read(printed, counted)
+            except NoNumber as error:
+                if not self.rounds:
+                    self._believe(source, "read", f"read.{name}: {error}")
+                return Failure(f"read {name}", str(error))
+        return values
+
+
+@dataclass
+class Told:
+    """What a run printed and what the kernel accounted to it, or why it failed."""
+
+    printed: str = ""
+    counted: dict[str, float] = field(default_factory=dict)
+    failure: Failure | None = None
+
+
+def one_run(command: list[str], folder: Path, environment: dict[str, str], limit_s: float) -> Told:
+    """Runs a benchmark once."""
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as complaints:
+        try:
+            ended = run(command, folder, environment, limit_s, output, complaints)
+        except OSError as error:
+            return Told(failure=Failure("run", f"{command[0]}: {error.strerror}"))
+        if not ended.well:
+            said = last_lines(complaints) or last_lines(output)
+            text = f"{ended.how()}; it said last: {said}" if said else ended.how()
+            return Told(failure=Failure("run", text))
+        output.seek(0)
+        printed = output.read().decode(errors="replace")
+    return Told(printed, counted_of(ended))
+
+
+def counted_of(ended: Ended) -> dict[str, float]:
+    peak = float(ended.usage.ru_maxrss * 1024)
+    return {"elapsed_s": ended.seconds, "peak_memory_bytes": peak} | {
+        name: float(value) for name, value in accounting(ended.usage).items()
+    }
+
+
+def system_calls(table: str) -> dict[str, float]:
+    """What strace counted: all of them, and those that wait for or wake another thread."""
+    found = {"system_calls": 0.0, "futex": 0.0}
+    for line in table.splitlines():
+        parts = line.split()
+        with suppress(ValueError, IndexError):
+            if parts[-1] in ("total", "futex"):
+                name = "system_calls" if parts[-1] == "total" else "futex"
+                found[name] = float(parts[3])
+    return found

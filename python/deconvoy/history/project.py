@@ -1,0 +1,363 @@
+"""The project file: what is swept, how it is built, run and read."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from deconvoy.errors import UserError
+from deconvoy.history.metric import Expression, Reader, reader_from
+
+NAME = "deconvoy.toml"
+
+# Every table, with its keys.
+KEYS = {
+    "repository": {"path", "kind", "range", "revisions", "touching", "version"},
+    "build": {"steps", "folder", "inputs", "keep", "limit", "environment"},
+    "benchmark": {"folder", "steps", "command", "threads", "repeats", "limit", "environment"},
+    "read": None,
+    "metric": {"value", "better", "least"},
+    "search": {"confidence", "runs", "confirming"},
+    "store": {"address", "cache", "size"},
+}
+
+# What a command may have in braces.
+FIELDS = ("threads", "revision", "build", "benchmark")
+
+SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+TIMES_S = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+
+
+@dataclass(frozen=True)
+class Version:
+    """Where a revision says which version it is: the first group of the pattern, in a file."""
+
+    file: str
+    pattern: re.Pattern[str]
+
+
+@dataclass(frozen=True)
+class Building:
+    """How a revision becomes a build. `inputs`: what the build is made of, as paths in the
+    repository; revisions with the same share a build. `keep`: what is kept of it, as patterns;
+    everything, if empty."""
+
+    steps: tuple[str, ...]
+    folder: str = "."
+    inputs: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    limit_s: float = 1800.0
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What is run on a build, with each number of threads. `folder`: the benchmark's own files,
+    beside the project file, copied into each build; `steps` build it there."""
+
+    command: str
+    threads: tuple[int, ...] = (1, 2)
+    repeats: int = 5
+    limit_s: float = 600.0
+    folder: Path | None = None
+    steps: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Project:
+    """A project file, checked."""
+
+    file: Path
+    repository: str
+    kind: str | None
+    range: str | None
+    revisions: tuple[str, ...]
+    touching: str | None
+    version: Version | None
+    build: Building
+    benchmark: Benchmark
+    readers: dict[str, Reader]
+    metric: Expression
+    better: str
+    least: float
+    search: dict[str, Any] = field(default_factory=dict)
+    store: str | None = None
+    cache: Path | None = None
+    cache_bytes: int = 20 * 2**30
+
+    @property
+    def folder(self) -> Path:
+        return self.file.parent
+
+    def recipe(self) -> str:
+        """Names how a build is made: what changes it makes other builds."""
+        own = [
+            (str(path.relative_to(folder)), path.stat().st_mode & 0o111, _digest(path))
+            for folder in filter(None, [self.benchmark.folder])
+            for path in sorted(folder.rglob("*"))
+            if path.is_file()
+        ]
+        build = self.build
+        parts = [build.steps, build.folder, build.keep, build.environment, self.benchmark.steps]
+        return short_hash([*parts, own])
+
+    def measure(self) -> str:
+        """Names how a build is run and read: what changes it makes other runs."""
+        benchmark = self.benchmark
+        readers = {name: one.told for name, one in self.readers.items()}
+        return short_hash([self.recipe(), benchmark.command, benchmark.environment, readers])
+
+
+def short_hash(of: Any) -> str:
+    return hashlib.sha256(json.dumps(of, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def template() -> str:
+    """The project file that `init` writes."""
+    return resources.files("deconvoy").joinpath("data", "history", NAME).read_text()
+
+
+def load(path: Path) -> Project:
+    """The project of a file. Raises UserError when something in it is missing or wrong."""
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        raise UserError(
+            f"there is no {path}: `deconvoy history init` writes one to fill in"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read: {error}") from None
+    try:
+        return parse(tomllib.loads(text), path.absolute())
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{path}: {error}") from None
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+
+
+def parse(data: Mapping[str, Any], file: Path) -> Project:
+    """Raises UserError."""
+    check_known(data, KEYS, "")
+    tables: dict[str, dict[str, Any]] = {}
+    for name, keys in KEYS.items():
+        found = data.get(name, {})
+        if not isinstance(found, dict):
+            raise UserError(f"{name} is a table: [{name}]")
+        if keys is not None:
+            check_known(found, keys, f"{name}.")
+        tables[name] = found
+    repository, metric, store = tables["repository"], tables["metric"], tables["store"]
+    readers = {name: reader_from(name, told) for name, told in tables["read"].items()}
+    if not readers:
+        raise UserError("[read] says how numbers are read: time = { json = 'elapsed_s' }")
+    benchmark = _benchmark(tables["benchmark"], file.parent)
+    only = next(iter(readers))
+    default = only if len(benchmark.threads) == 1 else f"{only}[{max(benchmark.threads)}]"
+    expression = Expression(text(metric, "value", "metric", default))
+    expression.check(set(readers), benchmark.threads)
+    better = text(metric, "better", "metric", "lower")
+    if better not in ("lower", "higher"):
+        raise UserError(f"metric.better is lower or higher, not {better!r}")
+    ways = [name for name in ("range", "revisions") if name in repository]
+    if len(ways) != 1:
+        raise UserError("repository.range or repository.revisions says which: range = 'A..B'")
+    return Project(
+        file=file,
+        repository=text(repository, "path", "repository", "."),
+        kind=_kind(repository),
+        range=text(repository, "range", "repository", None),
+        revisions=texts(repository, "revisions", "repository"),
+        touching=text(repository, "touching", "repository", None),
+        version=_version(repository.get("version")),
+        build=_building(tables["build"]),
+        benchmark=benchmark,
+        readers=readers,
+        metric=expression,
+        better=better,
+        least=_share(metric.get("least", "5%")),
+        search=_search(tables["search"]),
+        store=text(store, "address", "store", None),
+        cache=_optional_path(store, file.parent),
+        cache_bytes=size_of(str(store.get("size", "20G"))),
+    )
+
+
+def check_known(found: Iterable[str], known: Iterable[str], where: str) -> None:
+    """Raises UserError at a key that nobody knows."""
+    for key in found:
+        if key not in known:
+            close = difflib.get_close_matches(key, known, 1)
+            there = f"did you mean {where}{close[0]}?" if close else f"known: {', '.join(known)}"
+            raise UserError(f"nobody knows {where}{key}: {there}")
+
+
+def text(table: Mapping[str, Any], key: str, where: str, default: Any = ...) -> Any:
+    """A text of a table. Raises UserError when there is another thing, or it must be there."""
+    found = table.get(key, default)
+    if found is ...:
+        raise UserError(f"{where}.{key} is missing")
+    if found is not default and (not isinstance(found, str) or not found.strip()):
+        raise UserError(f"{where}.{key} is a text, not {found!r}")
+    return found
+
+
+def texts(table: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
+    found = table.get(key, [])
+    if isinstance(found, str):
+        found = [found]
+    if not isinstance(found, list) or not all(isinstance(one, str) and one for one in found):
+        raise UserError(f"{where}.{key} is a list of texts, not {found!r}")
+    return tuple(found)
+
+
+def _kind(table: Mapping[str, Any]) -> str | None:
+    kind: str | None = text(table, "kind", "repository", None)
+    if kind not in (None, "git", "fossil"):
+        raise UserError(f"repository.kind is git or fossil, not {kind!r}")
+    return kind
+
+
+def _version(told: Any) -> Version | None:
+    if told is None:
+        return None
+    if not isinstance(told, dict):
+        raise UserError("repository.version is { file = …, pattern = … }")
+    check_known(told, {"file", "pattern"}, "repository.version.")
+    pattern = pattern_of(text(told, "pattern", "repository.version"), "repository.version.pattern")
+    return Version(text(told, "file", "repository.version"), pattern)
+
+
+def pattern_of(told: str, where: str) -> re.Pattern[str]:
+    """Raises UserError when it is no regular expression with a group."""
+    try:
+        pattern = re.compile(told, re.MULTILINE)
+    except re.error as error:
+        raise UserError(f"{where}: {error}: {told!r}") from None
+    if pattern.groups < 1:
+        raise UserError(f"{where} has no group: put what is read in parentheses: {told!r}")
+    return pattern
+
+
+def _environment(table: Mapping[str, Any], where: str) -> tuple[tuple[str, str], ...]:
+    found = table.get("environment", {})
+    if not isinstance(found, dict):
+        raise UserError(f"{where}.environment is a table of texts, not {found!r}")
+    return tuple(sorted((name, str(value)) for name, value in found.items()))
+
+
+def _building(table: Mapping[str, Any]) -> Building:
+    for step in texts(table, "steps", "build"):
+        check_fields(step, "build.steps", ("revision", "build"))
+    return Building(
+        steps=texts(table, "steps", "build"),
+        folder=text(table, "folder", "build", "."),
+        inputs=texts(table, "inputs", "build"),
+        keep=texts(table, "keep", "build"),
+        limit_s=time_of(table.get("limit", "30min"), "build.limit"),
+        environment=_environment(table, "build"),
+    )
+
+
+def _benchmark(table: Mapping[str, Any], beside: Path) -> Benchmark:
+    command: str = text(table, "command", "benchmark")
+    check_fields(command, "benchmark.command", FIELDS)
+    for step in texts(table, "steps", "benchmark"):
+        check_fields(step, "benchmark.steps", ("revision", "build", "benchmark"))
+    threads = table.get("threads", [1, 2])
+    if isinstance(threads, int):
+        threads = [threads]
+    if not isinstance(threads, list) or not threads or not all(map(is_count, threads)):
+        raise UserError(f"benchmark.threads is a list of numbers from 1 on, not {threads!r}")
+    if len(threads) > 1 and "{threads}" not in command:
+        raise UserError("benchmark.command has no {threads}: put it where their number goes")
+    repeats = table.get("repeats", 5)
+    if not is_count(repeats):
+        raise UserError(f"benchmark.repeats is a number from 1 on, not {repeats!r}")
+    folder = text(table, "folder", "benchmark", None)
+    place = None if folder is None else (beside / folder)
+    if place is not None and not place.is_dir():
+        raise UserError(f"benchmark.folder: there is no folder {folder} beside the project file")
+    return Benchmark(
+        command=command,
+        threads=tuple(sorted(set(threads))),
+        repeats=repeats,
+        limit_s=time_of(table.get("limit", "10min"), "benchmark.limit"),
+        folder=place,
+        steps=texts(table, "steps", "benchmark"),
+        environment=_environment(table, "benchmark"),
+    )
+
+
+def is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def check_fields(told: str, where: str, known: tuple[str, ...]) -> None:
+    for name in re.findall(r"\{(\w+)\}", told):
+        if name not in known:
+            there = ", ".join(f"{{{one}}}" for one in known)
+            raise UserError(f"{where}: nobody knows {{{name}}}: there are {there}")
+
+
+def filled(told: str, fields: Mapping[str, object]) -> str:
+    """A command with what stands for its braces; other braces stay."""
+    return re.sub(
+        r"\{(\w+)\}", lambda m: str(fields[m[1]]) if m[1] in fields else m[0], told
+    )
+
+
+def _search(table: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict(table)
+    confidence = found.get("confidence", 0.95)
+    if not isinstance(confidence, float) or not 0.5 < confidence < 1:
+        raise UserError(f"search.confidence is between 0.5 and 1, not {confidence!r}")
+    for name in ("runs", "confirming"):
+        if name in found and not is_count(found[name]):
+            raise UserError(f"search.{name} is a number from 1 on, not {found[name]!r}")
+    return found
+
+
+def _share(told: Any) -> float:
+    """`5%` or 0.05, as 0.05."""
+    found = re.fullmatch(r"\s*([0-9.]+)\s*(%?)\s*", str(told))
+    try:
+        value = float(found[1]) / (100 if found[2] else 1) if found else 0.0
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise UserError(f"metric.least is the least change that matters: '5%', not {told!r}")
+    return value
+
+
+def time_of(told: Any, where: str) -> float:
+    """`10min`, in seconds. Raises UserError."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|h)\s*", str(told))
+    if found is None or float(found[1]) <= 0:
+        raise UserError(f"{where} is a time: '30s', '10min', '2h', not {told!r}")
+    return float(found[1]) * TIMES_S[found[2]]
+
+
+def size_of(told: str) -> int:
+    """`20G`, in bytes. Raises UserError."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", told)
+    if found is None:
+        raise UserError(f"store.size is a size: '500M', '20G', not {told!r}")
+    return int(float(found[1]) * SIZES[found[2]])
+
+
+def _optional_path(table: Mapping[str, Any], beside: Path) -> Path | None:
+    told = text(table, "cache", "store", None)
+    return None if told is None else beside / Path(told).expanduser()

@@ -1,0 +1,235 @@
+"""Ranges of revisions as a finder sees them, and the search through them: first along those that
+follow one another, then into a merged branch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+
+from deconvoy.history.builds import Source
+from deconvoy.history.finder import BATCH, Finder, Limits, Outcome, Verdict, Wish
+from deconvoy.history.posterior import Build
+from deconvoy.history.repository import Repository, Revision
+
+# Between these it is believed how much dearer a build is than a batch of runs.
+COSTS = (1.0, 50.0)
+
+
+class Busy(Exception):
+    """The machine has not been quiet for as long as a round takes, though it was waited for."""
+
+
+class Bench(Protocol):
+    """What builds and measures. `Laboratory` is one; tests have others."""
+
+    def ensure(self, source: Source) -> bool:
+        """Whether a revision is built."""
+
+    def measure(self, source: Source) -> float | None:
+        """The metric of one round; None when it does not run. Raises Busy."""
+
+    def known(self, source: Source) -> Sequence[tuple[float, float]]:
+        """When, and the metric, of each round that was made before."""
+
+    def cannot(self, source: Source) -> bool:
+        """Whether it is known that it can be neither built nor run."""
+
+    def is_built(self, source: Source) -> bool: ...
+
+    def build_cost(self) -> float | None:
+        """Of a build, in batches of runs, if it is known."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Revisions that follow one another, oldest first, with what each is built from, and how likely
+    each is to hold a change: none if it is built from the same as the one before, a merge as likely
+    as all that it brought."""
+
+    sources: list[Source]
+    weights: list[float]
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    @property
+    def distinct(self) -> int:
+        """Different builds."""
+        return len({one.key for one in self.sources})
+
+
+# Of revisions, what each is built from.
+Keys = Callable[[Sequence[Revision]], list[str]]
+
+
+def chain_of(revisions: Sequence[Revision], keys: Keys, repository: Repository) -> Chain:
+    names = keys(revisions)
+    sources = [Source(one, name) for one, name in zip(revisions, names, strict=True)]
+    weights = [0.0]
+    for before, after in zip(sources, sources[1:], strict=False):
+        if after.key == before.key:
+            weights.append(0.0)
+        else:
+            brought = len(repository.merged(after.revision)) if after.revision.is_merge else 0
+            weights.append(float(max(1, brought)))
+    return Chain(sources, weights)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search through a chain came to. `inside`: the search through the branch that the
+    revision found has merged, if it has. `finder`: what is known of the chain."""
+
+    chain: Chain
+    verdict: Verdict
+    finder: Finder
+    inside: Found | None = None
+
+    @property
+    def innermost(self) -> Found:
+        """The search that names the revision: that of a branch, if it has found it."""
+        if self.inside is not None and self.inside.verdict.outcome is Outcome.FOUND:
+            return self.inside.innermost
+        return self
+
+    @property
+    def named(self) -> list[Source]:
+        return [self.chain.sources[position] for position in self.verdict.positions]
+
+
+@dataclass
+class Search:
+    """Searches chains with a bench. `is_log`: the metric is compared by its logarithm."""
+
+    bench: Bench
+    repository: Repository
+    keys: Keys
+    limits: Limits
+    is_log: bool = True
+    say: Callable[[str], None] = lambda _: None
+    progress: Callable[[Chain, Finder], None] = lambda _, __: None
+    finders: list[Finder] = field(default_factory=list)
+
+    def sample(self, value: float) -> float:
+        return math.log(value) if self.is_log else value
+
+    def through(
+        self, chain: Chain, known: Sequence[Build] = (), low: int = 0, high: int = -1
+    ) -> Found:
+        """The change between two positions of a chain, and where it is in what was merged there.
+        `known`: builds of which it is known on which side of the chain they are."""
+        finder = self._begin(chain, known, low, high)
+        verdict = self._carry_out(chain, finder)
+        found = Found(chain, verdict, finder)
+        if verdict.outcome is Outcome.FOUND:
+            return replace(found, inside=self._descend(found))
+        return found
+
+    def all(self, chain: Chain) -> list[Found]:
+        """All changes: what is found divides the range, and both parts are searched."""
+        found: list[Found] = []
+        parts = [(0, len(chain) - 1)]
+        while parts:
+            low, high = parts.pop()
+            if high - low < 1:
+                continue
+            one = self.through(chain, low=low, high=high)
+            found.append(one)
+            if one.verdict.outcome is Outcome.FOUND:
+                first, last = one.verdict.positions[0], one.verdict.positions[-1]
+                parts += [(low, first - 1), (last, high)]
+        changes = [one for one in found if one.verdict.outcome is Outcome.FOUND]
+        return sorted(changes, key=lambda one: one.verdict.positions) or found[:1]
+
+    def _begin(self, chain: Chain, known: Sequence[Build], low: int, high: int) -> Finder:
+        """With all that was measured of the chain before, in the order of time."""
+        finder = Finder(chain.weights, self.limits, known=list(known), low=low, high=high)
+        if (cost := self.bench.build_cost()) is not None:
+            finder.build_cost = min(max(cost, COSTS[0]), COSTS[1])
+        rounds: list[tuple[float, int, float]] = []
+        last = None
+        for position, source in enumerate(chain.sources):
+            if self.bench.cannot(source):
+                finder.cannot(position)
+            elif self.bench.is_built(source):
+                finder.built.add(position)
+            if source.key != last:
+                rounds += [(when, position, value) for when, value in self.bench.known(source)]
+            last = source.key
+        for _, position, value in sorted(rounds):
+            finder.measured(position, self.sample(value))
+        return finder
+
+    def _carry_out(self, chain: Chain, finder: Finder) -> Verdict:
+        """What the finder wishes, until it has a verdict."""
+        while True:
+            self.progress(chain, finder)
+            wish = finder.next()
+            if isinstance(wish, Verdict):
+                return wish
+            if wish.confirms:
+                names = " and ".join(chain.sources[p].revision.short for p in wish.positions)
+                self.say(f"looks at {names} again, in turn")
+            try:
+                self._grant(chain, finder, wish)
+            except Busy:
+                why = "the machine was too busy: other programs used it, whenever it was measured"
+                return Verdict(Outcome.UNDECIDED, why, others=finder.others)
+
+    def _grant(self, chain: Chain, finder: Finder, wish: Wish) -> None:
+        for position in wish.positions:
+            if not self.bench.ensure(chain.sources[position]):
+                self._cannot(chain, finder, position)
+                return
+            finder.built.add(position)
+        for number in range(wish.rounds):
+            in_turn = wish.positions if number % 2 == 0 else wish.positions[::-1]
+            for position in in_turn:
+                value = self.bench.measure(chain.sources[position])
+                if value is None:
+                    self._cannot(chain, finder, position)
+                    return
+                finder.measured(position, self.sample(value))
+
+    def _cannot(self, chain: Chain, finder: Finder, position: int) -> None:
+        """It and all that are built from the same."""
+        key = chain.sources[position].key
+        for other, source in enumerate(chain.sources):
+            if source.key == key:
+                finder.cannot(other)
+
+    def _descend(self, found: Found) -> Found | None:
+        """Into what was merged, if a merge is what was found, or may be. Of several, into that which
+        brought most."""
+        verdict, chain = found.verdict, found.chain
+        group = [chain.sources[position].revision for position in verdict.positions]
+        branches = [(self.repository.merged(one), one) for one in group if one.is_merge]
+        branch, merge = max(branches, key=lambda pair: len(pair[0]), default=([], group[-1]))
+        if not branch or not branch[0].parents:
+            return None
+        base = self.repository.revision(branch[0].parents[0])
+        self.say(f"{merge.short} has merged {len(branch)} revisions: looks into them")
+        # Of the group all but the last could not be built: any of them stays possible.
+        inner = chain_of([base, *branch, *group], self.keys, self.repository)
+        end = len(inner) - 1
+        # What the merge brought stands in the chain itself now.
+        inner = replace(inner, weights=[min(one, 1.0) for one in inner.weights])
+        keys = {one.key for one in inner.sources}
+        known = [
+            Build(end if one.position >= verdict.positions[-1] else 0, one.samples)
+            for one in found.finder.builds
+            if found.finder.low <= one.position <= found.finder.high
+            and chain.sources[one.position].key not in keys
+        ]
+        return self.through(inner, known)
+
+
+def build_cost(build_s: Sequence[float], round_s: Sequence[float]) -> float | None:
+    """A build, in batches of runs. None as long as nothing is known."""
+    if not build_s or not round_s:
+        return None
+    return float(np.median(build_s)) / max(BATCH * float(np.median(round_s)), 1e-3)
