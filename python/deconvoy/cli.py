@@ -18,6 +18,7 @@ VERBS = {
     "report": "deconvoy.verbs.report",
     "export": "deconvoy.verbs.export",
     "bench": "deconvoy.bench.cli",
+    "history": "deconvoy.history.cli",
     "doctor": "deconvoy.verbs.doctor",
     "policies": "deconvoy.verbs.policies",
 }

@@ -79,12 +79,16 @@ def plots(result: Result) -> list[Section]:
 
 def in_page(drawing: Drawing, place: int) -> Markup:
     """A picture in the colours of the page, its names its own among those of the others."""
-    text = drawing.svg()
+    text = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>p{place}-", drawing.svg())
+    return in_colours(text, drawing.title)
+
+
+def in_colours(svg: str, title: str) -> Markup:
+    """A picture in the colours of the page."""
     for colour, variable in VARIABLES.items():
-        text = text.replace(colour, f"var({variable})")
-    text = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>p{place}-", text)
-    label = f'<svg role="img" aria-label="{Markup.escape(drawing.title)}" '
-    return Markup(text.replace("<svg ", label, 1))
+        svg = svg.replace(colour, f"var({variable})")
+    label = f'<svg role="img" aria-label="{Markup.escape(title)}" '
+    return Markup(svg.replace("<svg ", label, 1))
 
 
 def listed(result: Result) -> list[Section]:

@@ -41,7 +41,9 @@ def key_of(recipe: str, inputs: str) -> str:
     return short_hash([recipe, inputs])
 
 
-def environment_of(told: tuple[tuple[str, str], ...], fields: Mapping[str, object]) -> dict[str, str]:
+def environment_of(
+    told: tuple[tuple[str, str], ...], fields: Mapping[str, object]
+) -> dict[str, str]:
     """What a step or a run sees: ours, and what the project file says."""
     ours = {name: value for name, value in os.environ.items() if name not in HIDDEN}
     return ours | {name: filled(value, fields) for name, value in told}

@@ -8,6 +8,7 @@ no build; a revision near one that could not be built is likely not to build, ei
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -154,7 +155,7 @@ class Finder:
                 Build(min(max(one.position, self.low), self.high), one.samples)
                 for one in self.builds
             ]
-            self._posterior = Posterior(weights, builds, self.limits.least)
+            self._posterior = Posterior(weights.tolist(), builds, self.limits.least)
         return self._posterior
 
     @property
@@ -284,7 +285,7 @@ class Finder:
                 break
         else:
             return False
-        steps = [abs(b - a) for a, b in zip(middles, middles[1:], strict=False)]
+        steps = [abs(b - a) for a, b in itertools.pairwise(middles)]
         at = int(np.argmax(steps))
         if (at, at + 1) == (0, len(inside) - 1):
             return False

@@ -154,8 +154,8 @@ class Fossil(Repository):
             if rid == end:
                 return [self._of(one) for one in reversed(rids)]
         raise UserError(
-            f"{oldest.short} is not among the primary ancestors of {newest.short}: it may be newer, "
-            f"or on another branch: `fossil timeline parents {newest.short}` lists those that are"
+            f"{oldest.short} is not among the primary ancestors of {newest.short}: it may be "
+            f"newer, or on another branch: `fossil timeline parents {newest.short}` lists them"
         )
 
     def merged(self, merge: Revision) -> list[Revision]:

@@ -78,7 +78,9 @@ class Git(Repository):
         ]
 
     def revision(self, name: str) -> Revision:
-        done = self._run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        done = self._run(
+            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"
+        )
         if done.returncode:
             raise UserError(f"{self.told} has no revision {name!r}: a commit, a tag or a branch")
         return self._log("-1", done.stdout.decode().strip())[0]

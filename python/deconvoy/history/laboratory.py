@@ -33,7 +33,6 @@ ATTEMPTS = 4
 BELIEVED_AFTER = 2
 
 
-
 @dataclass
 class Laboratory:
     """The machine that measures. `say`: is told what it does. What was measured before is known.
@@ -187,8 +186,7 @@ class Laboratory:
             values[threads] = found
         value = self.project.metric.value(values)
         if not math.isfinite(value):
-            told = Failure("read", f"{self.project.metric.text} is no number for {values}")
-            return told
+            return Failure("read", f"{self.project.metric.text} is no number for {values}")
         self._round_s.append(time.monotonic() - begun_s)
         return Round(name, self.machine, values, time.time())
 

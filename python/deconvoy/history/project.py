@@ -314,9 +314,7 @@ def check_fields(told: str, where: str, known: tuple[str, ...]) -> None:
 
 def filled(told: str, fields: Mapping[str, object]) -> str:
     """A command with what stands for its braces; other braces stay."""
-    return re.sub(
-        r"\{(\w+)\}", lambda m: str(fields[m[1]]) if m[1] in fields else m[0], told
-    )
+    return re.sub(r"\{(\w+)\}", lambda m: str(fields[m[1]]) if m[1] in fields else m[0], told)
 
 
 def _search(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -139,8 +139,8 @@ class Store:
             with self._engine.begin() as connection:
                 found = connection.execute(query).scalar()
                 if found is None:
-                    row = machines.insert().values(identity=name, about=dict(told))
-                    found = connection.execute(row).inserted_primary_key[0]
+                    connection.execute(machines.insert().values(identity=name, about=dict(told)))
+                    found = connection.execute(query).scalar_one()
             self._machines[name] = int(found)
         return self._machines[name]
 

@@ -3,9 +3,10 @@ follow one another, then into a merged branch."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -14,6 +15,9 @@ from deconvoy.history.builds import Source
 from deconvoy.history.finder import BATCH, Finder, Limits, Outcome, Verdict, Wish
 from deconvoy.history.posterior import Build
 from deconvoy.history.repository import Repository, Revision
+
+# Values so much smaller than the first one that was measured are as good as 0.
+SMALL = 1e-3
 
 # Between these it is believed how much dearer a build is than a batch of runs.
 COSTS = (1.0, 50.0)
@@ -70,7 +74,7 @@ def chain_of(revisions: Sequence[Revision], keys: Keys, repository: Repository) 
     names = keys(revisions)
     sources = [Source(one, name) for one, name in zip(revisions, names, strict=True)]
     weights = [0.0]
-    for before, after in zip(sources, sources[1:], strict=False):
+    for before, after in itertools.pairwise(sources):
         if after.key == before.key:
             weights.append(0.0)
         else:
@@ -103,19 +107,26 @@ class Found:
 
 @dataclass
 class Search:
-    """Searches chains with a bench. `is_log`: the metric is compared by its logarithm."""
+    """Searches chains with a bench. Of the metric the logarithm is compared, or what is nearly that
+    and is there for 0 and less: `unit` is where it begins to differ."""
 
     bench: Bench
     repository: Repository
     keys: Keys
     limits: Limits
-    is_log: bool = True
+    unit: float | None = None
     say: Callable[[str], None] = lambda _: None
     progress: Callable[[Chain, Finder], None] = lambda _, __: None
-    finders: list[Finder] = field(default_factory=list)
 
     def sample(self, value: float) -> float:
-        return math.log(value) if self.is_log else value
+        """As the finder has it: differences of it are those of logarithms."""
+        if self.unit is None and value != 0:
+            self.unit = SMALL * abs(value)
+        return math.asinh(value / self.unit) if self.unit is not None else 0.0
+
+    def value(self, sample: float) -> float:
+        """What has that sample."""
+        return math.sinh(sample) * self.unit if self.unit is not None else 0.0
 
     def through(
         self, chain: Chain, known: Sequence[Build] = (), low: int = 0, high: int = -1
@@ -203,8 +214,8 @@ class Search:
                 finder.cannot(other)
 
     def _descend(self, found: Found) -> Found | None:
-        """Into what was merged, if a merge is what was found, or may be. Of several, into that which
-        brought most."""
+        """Into what was merged, if a merge is what was found, or may be. Of several, into that
+        which brought most."""
         verdict, chain = found.verdict, found.chain
         group = [chain.sources[position].revision for position in verdict.positions]
         branches = [(self.repository.merged(one), one) for one in group if one.is_merge]

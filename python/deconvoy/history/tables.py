@@ -1,0 +1,290 @@
+"""What the verbs of `deconvoy history` print."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from deconvoy import output
+from deconvoy.errors import UserError
+from deconvoy.files import write_whole
+from deconvoy.history import shown
+from deconvoy.history.finder import Finder, Outcome
+from deconvoy.history.session import Session
+from deconvoy.history.sweep import Progress
+from deconvoy.history.walk import Chain, Found, Search
+from deconvoy.output import counted, plain
+
+# How often it is said how far a sweep is, where no bar can be drawn, in seconds.
+SAY_EVERY_S = 30.0
+
+
+@contextmanager
+def watching(say: Callable[[str], None]) -> Iterator[Callable[[str, int, int], None]]:
+    """Shows how far a sweep is."""
+    where = output.console(stderr=True)
+    told = Progress(say, SAY_EVERY_S)
+    with output.bar(where) as bar:
+        task = bar.add_task("", total=None)
+
+        def progress(what: str, done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=total)
+            if not where.is_terminal:
+                told(what, done, total)
+
+        yield progress
+
+
+@contextmanager
+def searching(
+    say: Callable[[str], None], session: Session
+) -> Iterator[Callable[[Chain, Finder], None]]:
+    """Shows how far a search is: what was built, what was run, what is likeliest."""
+    where = output.console(stderr=True)
+    with where.status("begins") as status:
+        last = (0, 0)
+
+        def progress(chain: Chain, finder: Finder) -> None:
+            nonlocal last
+            built = session.laboratory.builder.made
+            runs = finder.runs
+            text = f"{counted(built, 'build')}, {counted(runs, 'round')}"
+            if finder.samples:
+                mass = finder.posterior.mass
+                if len(mass) and mass.max() > 0:
+                    best = int(mass.argmax())
+                    inside = int((finder.posterior.mass > 1e-3).sum())
+                    name = chain.sources[best].revision.short
+                    text += (
+                        f"; {counted(inside, 'revision')} left, likeliest {name} with "
+                        f"{100 * mass[best]:.0f} %"
+                    )
+            if where.is_terminal:
+                status.update(text)
+            elif (built, runs) != last:
+                say(text)
+            last = built, runs
+
+        yield progress
+
+
+def show_sweep(
+    session: Session, chain: Chain, chosen: Sequence[int], *, as_json: bool, as_raw: bool
+) -> None:
+    """The table of a sweep: a row a revision, those that failed below, for what reason."""
+    versions = session.versions([one.revision for one in chain.sources])
+    found = shown.rows(session, chain, versions)
+    wanted = [found[position] for position in chosen]
+    if as_json:
+        click.echo(json.dumps(sweep_json(session, chain, wanted), indent=1))
+        return
+    if as_raw:
+        for line in shown.raw(wanted):
+            click.echo(line)
+        return
+    project = session.project
+    names = [shown.part_name(project, part) for part in part_columns(wanted)]
+    columns = ["revision", "date", *(["version"] if versions else []), project.metric.text, *names]
+    made = output.table(*columns, numbers=tuple(columns[2 + bool(versions) :]))
+    for row in wanted:
+        if row.metric is None:
+            continue
+        cells = [row.revision.short, shown.date(row.revision.when_s)]
+        cells += [plain(row.version)] if versions else []
+        cells.append(shown.with_interval(row.metric))
+        cells += [shown.number(row.parts[part].median) for part in part_columns(wanted)]
+        made.add_row(*cells)
+    where = output.console()
+    where.print(made)
+    for line in shown.span_lines(chain, shown.failed_spans(session, chain)):
+        where.print(f"not measured: {line}", soft_wrap=True)
+
+
+def part_columns(found: Sequence[shown.Row]) -> list[tuple[str, int]]:
+    return list(dict.fromkeys(part for row in found for part in row.parts))
+
+
+def sweep_json(session: Session, chain: Chain, found: Sequence[shown.Row]) -> dict[str, Any]:
+    project = session.project
+    return {
+        "metric": project.metric.text,
+        "better": project.better,
+        "revisions": [
+            {
+                "id": row.revision.id,
+                "date_unix_s": row.revision.when_s,
+                "version": row.version or None,
+                "build": row.key,
+                "metric": estimate_json(row.metric),
+                "samples": session.laboratory.values(row.key),
+                "parts": {
+                    shown.part_name(project, part): estimate_json(one)
+                    for part, one in row.parts.items()
+                },
+                "failure": row.failure or None,
+            }
+            for row in found
+        ],
+    }
+
+
+def estimate_json(one: Any) -> dict[str, Any] | None:
+    if one is None:
+        return None
+    return {"median": one.median, "low": one.low, "high": one.high, "count": one.count}
+
+
+def show_graph(
+    session: Session, html: Path | None, svg: Path | None, png: Path | None, *, as_json: bool
+) -> None:
+    """Raises UserError when nothing was measured yet, or a file cannot be written."""
+    from deconvoy.history.drawn import draw
+    from deconvoy.history.graph import graph
+    from deconvoy.history.page import alarm_note, render, told_of
+    from deconvoy.history.terminal import plot
+
+    made = graph(session)
+    if not made.measured:
+        raise UserError("nothing of the range was measured yet: deconvoy history run")
+    contents: dict[Path, str | bytes] = {}
+    if html or svg or png:
+        drawn = draw(made)
+        contents |= {html: render(made, drawn)} if html else {}
+        contents |= {svg: drawn.svg()} if svg else {}
+        contents |= {png: drawn.png()} if png else {}
+    for place, content in contents.items():
+        try:
+            write_whole(place, content, mode=0o644)
+        except OSError as error:
+            raise UserError(f"cannot write {place}: {error.strerror}") from None
+    told = [told_of(made, one) for one in made.changes]
+    if as_json:
+        data = sweep_json(session, made.chain, made.rows)
+        click.echo(json.dumps(data | {"changes": told, "false_alarms": none_if_nan(made.alarms)}))
+        return
+    where = output.console()
+    if contents:
+        for place in contents:
+            where.print(plain(str(place)), soft_wrap=True)
+        return
+    click.echo(plot(made))
+    for one in told:
+        where.print(f"[bold]{one['id']}[/bold] {plain(one['text'])}", soft_wrap=True)
+        where.print(f"  {plain(one['subject'])}; {one['interval']}", soft_wrap=True)
+        for line in one["beside"]:
+            where.print(f"  {plain(line)}", soft_wrap=True)
+    if not told:
+        where.print(f"no change of {100 * session.project.least:g} % and more is seen")
+    where.print(alarm_note(made), soft_wrap=True)
+    for line in shown.span_lines(made.chain, made.spans):
+        where.print(f"not measured: {line}", soft_wrap=True)
+
+
+def none_if_nan(value: float) -> float | None:
+    return value if value == value else None
+
+
+def show_found(
+    session: Session, search: Search, found: Sequence[Found], seconds: float, *, as_json: bool
+) -> None:
+    """What a search came to, with the revision that it names."""
+    if as_json:
+        click.echo(json.dumps([shown.to_json(session, search, one) for one in found], indent=1))
+        return
+    where = output.console()
+    for one in found:
+        for line in answer(session, search, one):
+            where.print(line, soft_wrap=True, markup=True)
+    laboratory = session.laboratory
+    failed = f" ({len(laboratory.failures)} cannot be measured)" if laboratory.failures else ""
+    rounds = sum(map(len, laboratory.rounds.values()))
+    dropped = laboratory.dropped
+    beside = f"; {counted(dropped, 'run')} beside other work dropped" if dropped else ""
+    where.print(
+        f"{counted(laboratory.builder.made, 'build')} made now{failed}, "
+        f"{counted(rounds, 'round')} in the store, {seconds:.0f} s{beside}",
+        soft_wrap=True,
+    )
+
+
+def answer(session: Session, search: Search, found: Found) -> Iterator[str]:
+    """A search, in sentences."""
+    inner = found.innermost
+    verdict = inner.verdict
+    project = session.project
+    if verdict.outcome is Outcome.FOUND:
+        yield from the_change(session, search, found, inner)
+        return
+    if verdict.outcome is Outcome.NOTHING:
+        why = f" ({verdict.why})" if verdict.why else ""
+        yield (
+            f"no change: {project.metric.text} is the same at both ends of the range, as far as "
+            f"{100 * project.least:g} %, with {100 * verdict.probability:.1f} %{why}"
+        )
+    elif verdict.outcome is Outcome.UNDECIDED:
+        yield f"undecided: {verdict.why}"
+        if verdict.positions:
+            names = ", ".join(one.revision.short for one in inner.named)
+            yield f"  likeliest: {names}, {100 * verdict.probability:.0f} %"
+    else:
+        yield f"untestable: {verdict.why}"
+    chain = inner.chain
+    for line in shown.span_lines(chain, shown.failed_spans(session, chain)):
+        yield f"  not measured: {line}"
+
+
+def the_change(session: Session, search: Search, found: Found, inner: Found) -> Iterator[str]:
+    project = session.project
+    verdict = inner.verdict
+    change = shown.change_of(search, verdict)
+    named = [one.revision for one in inner.named]
+    what = shown.how_it_changed(project, change)
+    if len(named) == 1:
+        yield f"[bold]{named[0].id}[/bold] made {plain(what)}"
+    else:
+        yield f"one of {len(named)} revisions, which cannot be told apart, made {plain(what)}"
+        yield f"  {', '.join(one.id for one in named)}"
+    yield f"  {100 * verdict.probability:.1f} % sure"
+    if inner is not found:
+        merge = found.named[-1].revision
+        yield f"  on a branch that {merge.short} has merged ({plain(merge.subject)})"
+    elif found.inside is not None:
+        inside = found.inside.verdict
+        yield f"  it has merged a branch, in which the change was not found: {inside.outcome.value}"
+        yield f"    {plain(inside.why)}" if inside.why else ""
+        chain = found.inside.chain
+        for line in shown.span_lines(chain, shown.failed_spans(session, chain)):
+            yield f"    not measured: {line}"
+    for revision in named[:3]:
+        for line in shown.commit_lines(session.repository, revision):
+            yield f"  {line}"
+    yield from beside(session, inner)
+    if verdict.others:
+        yield "  there are other changes in the range: --all finds them"
+
+
+def beside(session: Session, inner: Found) -> Iterator[str]:
+    """The numbers of the build before, and of the one named."""
+    before, positions = inner.verdict.before, inner.verdict.positions
+    if before is None or not positions:
+        return
+    laboratory = session.laboratory
+    sources = inner.chain.sources
+    after = next(
+        (p for p in range(positions[-1], len(sources)) if sources[p].key in laboratory.rounds), None
+    )
+    if after is None:
+        return
+    parts = [
+        shown.parts_of(session.project, laboratory.rounds.get(sources[p].key, []))
+        for p in (before, after)
+    ]
+    old, new = (sources[p].revision.short for p in (before, after))
+    yield f"  from {old} to {new}:"
+    for line in shown.beside_the_ratio(session.project, *parts):
+        yield f"    {line}"
