@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -16,7 +16,7 @@ from pathlib import Path
 from deconvoy.bench.guard import guard
 from deconvoy.history.process import WaitsForInput, last_lines, run
 from deconvoy.history.project import Project, filled, short_hash
-from deconvoy.history.repository import Repository, Revision
+from deconvoy.history.repository import Revision
 from deconvoy.history.store import Failure, Store
 
 # In a build's folder: the files of the revision, those of the benchmark, what the steps printed,
@@ -27,6 +27,10 @@ WAITS = "waits for input, which nobody will type: make it ask nothing (an option
 
 # Of ours, that a step shall not see.
 HIDDEN = ("LD_PRELOAD", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
+
+
+# Puts the files of a revision into an empty folder.
+Export = Callable[[Revision, Path], None]
 
 
 @dataclass(frozen=True)
@@ -53,11 +57,11 @@ class Builder:
     """Makes builds, keeps them in a folder up to a size, and tells a store how each ended."""
 
     def __init__(
-        self, project: Project, repository: Repository, store: Store, machine: int, cache: Path
+        self, project: Project, export: Export, store: Store, machine: int, cache: Path
     ) -> None:
         self.project = project
         self.recipe = project.recipe()
-        self._repository = repository
+        self._export = export
         self._store = store
         self._machine = machine
         self._folder = cache / "builds"
@@ -121,7 +125,7 @@ class Builder:
         project = self.project
         tree, benchmark = place / TREE, place / BENCHMARK
         tree.mkdir()
-        self._repository.export(source.revision, tree)
+        self._export(source.revision, tree)
         if project.benchmark.folder is not None:
             shutil.copytree(project.benchmark.folder, benchmark, symlinks=True)
         else:

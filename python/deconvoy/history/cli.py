@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +16,10 @@ from deconvoy.errors import UserError
 from deconvoy.files import check_new, write_whole
 from deconvoy.history.project import NAME, template
 from deconvoy.verbs import F
+
+if TYPE_CHECKING:
+    from deconvoy.history.builds import Source
+    from deconvoy.history.session import Session
 
 # How each outcome of a search ends the command.
 FOUND, NOTHING, UNDECIDED, UNTESTABLE = 0, 3, 4, 5
@@ -50,6 +56,16 @@ def project_option(function: F) -> F:
 
 def retry_option(function: F) -> F:
     option = click.option("--retry", is_flag=True, help="Try again what could not be measured.")
+    return option(function)
+
+
+def cluster_option(function: F) -> F:
+    option = click.option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="Build and measure on the workers of this Dask cluster, one at a time on each "
+        "machine.",
+    )
     return option(function)
 
 
@@ -96,6 +112,7 @@ def init(file: Path, force: bool) -> None:
 )
 @click.option("--raw", "as_raw", is_flag=True, help="A line a revision: name, version, RATIO.")
 @retry_option
+@cluster_option
 @json_option
 def run(
     file: Path,
@@ -104,6 +121,7 @@ def run(
     jobs: int,
     as_raw: bool,
     retry: bool,
+    cluster: str | None,
     as_json: bool,
 ) -> int:
     """Build and measure all revisions of the range, or some.
@@ -129,22 +147,39 @@ def run(
         what = output.counted(len(sources), "revision")
         say(f"{what}, {output.counted(builds, 'different build')}")
         with tables.watching(say) as progress:
-            done = sweep.sweep(session.laboratory, sources, progress)
-        if done.over_size:
-            gigabytes = done.over_size / 2**30
-            say(f"builds take {gigabytes:.1f} GiB more than store.size: build.keep takes less")
-        if done.missing:
-            rounds = output.counted(done.missing, "round")
+            missing = swept(session, sources, cluster, progress, say)
+        if missing:
+            rounds = output.counted(missing, "round")
             say(f"{rounds} missing: other programs used the machine; run it again to go on")
         tables.show_sweep(session, chain, chosen, as_json=as_json, as_raw=as_raw)
-        return UNDECIDED if done.missing else 0
+        return UNDECIDED if missing else 0
 
 
-def forget(session: object) -> None:
+def swept(
+    session: Session,
+    sources: Sequence[Source],
+    cluster: str | None,
+    progress: Callable[[str, int, int], None],
+    say: Callable[[str], None],
+) -> int:
+    """Builds and measures; how many rounds are missing."""
+    from deconvoy.history.sweep import distinct, sweep
+
+    if cluster is not None:
+        from deconvoy.bench.cluster import Cluster
+        from deconvoy.history.cluster import sweep_on
+
+        with Cluster(cluster) as machines:
+            return sweep_on(machines, session, distinct(sources), progress)
+    done = sweep(session.laboratory, sources, progress)
+    if done.over_size:
+        gigabytes = done.over_size / 2**30
+        say(f"builds take {gigabytes:.1f} GiB more than store.size: build.keep takes less")
+    return done.missing
+
+
+def forget(session: Session) -> None:
     """What could not be measured is tried again."""
-    from deconvoy.history.session import Session
-
-    assert isinstance(session, Session)
     laboratory = session.laboratory
     session.store.forget_failures(laboratory.builder.recipe, laboratory.measure_name)
     laboratory.failures.clear()
@@ -159,21 +194,35 @@ def forget(session: object) -> None:
 )
 @click.option("--all", "is_all", is_flag=True, help="All changes, not the largest alone.")
 @retry_option
+@cluster_option
 @json_option
-def find(file: Path, confidence: float | None, is_all: bool, retry: bool, as_json: bool) -> int:
+def find(
+    file: Path,
+    confidence: float | None,
+    is_all: bool,
+    retry: bool,
+    cluster: str | None,
+    as_json: bool,
+) -> int:
     """Name the revision where the metric changed, with as few builds and runs as noise allows."""
     from deconvoy.history import tables
     from deconvoy.history.session import opened
 
     say = sayer()
     begun = time.monotonic()
-    with opened(file, say) as session:
+    with ExitStack() as held:
+        session = held.enter_context(opened(file, say))
         if retry:
             forget(session)
         chain = session.chain()
         builds = output.counted(chain.distinct, "different build")
         say(f"{output.counted(len(chain), 'revision')}, {builds}")
-        search = session.search(say, confidence)
+        if cluster is None:
+            search = session.search(say, confidence)
+        else:
+            from deconvoy.history.cluster import search_on
+
+            search = held.enter_context(search_on(cluster, session, say, confidence))
         with tables.searching(say, session) as progress:
             search.progress = progress
             found = search.all(chain) if is_all else [search.through(chain)]
@@ -202,3 +251,20 @@ def graph(
         check_new(place, force)
     with opened(file) as session, output.working("drawing"):
         tables.show_graph(session, html, svg, png, as_json=as_json)
+
+
+@history.command()
+@click.argument("revision")
+@project_option
+@json_option
+def explain(revision: str, file: Path, as_json: bool) -> None:
+    """Say why a revision changed the metric: it and the one before, under the system's accounting
+    and a profile of their locks."""
+    from deconvoy.history import tables
+    from deconvoy.history.explain import explain as explained
+    from deconvoy.history.session import opened
+
+    say = sayer()
+    with opened(file, say) as session:
+        found = explained(session, session.repository.revision(revision), say)
+        tables.show_explanation(session, found, as_json=as_json)

@@ -5,29 +5,30 @@ from __future__ import annotations
 import math
 import shlex
 import shutil
+import statistics
 import tempfile
 import time
 import uuid
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from deconvoy.bench import machine
 from deconvoy.bench.accounting import accounting
 from deconvoy.errors import UserError
 from deconvoy.history import locks
-from deconvoy.history.builds import WAITS, Builder, Source, environment_of
+from deconvoy.history.builds import BENCHMARK, WAITS, Builder, Source, environment_of
 from deconvoy.history.metric import COUNTS, PRELOADED, TRACED, NoNumber
 from deconvoy.history.process import Ended, last_lines, run
 from deconvoy.history.project import Project, filled
 from deconvoy.history.store import Failure, Round, Store
 from deconvoy.history.walk import Busy, build_cost
 
-# A round that was made beside other work is made again, so many times in all.
-ATTEMPTS = 4
+# A round that was made beside other work is made again, for so long, in seconds.
+PATIENCE_S = 60.0
 
 # What tells that nothing was ever measured is believed after so many builds.
 BELIEVED_AFTER = 2
@@ -54,8 +55,7 @@ class Laboratory:
         self.measure_name = self.project.measure()
         threads = self.project.benchmark.threads
         known = self.store.rounds(self.measure_name, threads)
-        for key, several in known.items():
-            self.rounds[key] = [one for one in several if one.machine == self.machine]
+        self.rounds.update(comparable(known, self.machine))
         self.failures.update(self.store.failures(self.builder.recipe, self.measure_name))
         kinds = {self.project.readers[name].kind for name, _ in self.project.metric.uses}
         self._needs_quiet = not kinds <= set(COUNTS)
@@ -135,11 +135,11 @@ class Laboratory:
 
         Raises Busy.
         """
-        for attempt in range(ATTEMPTS):
-            quiet = self._quiet() if self._needs_quiet else True
-            if not quiet:
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            if self._needs_quiet and not self._quiet():
                 continue
-            made = self._round(source, last=attempt == ATTEMPTS - 1)
+            made = self._round(source)
             if isinstance(made, Failure):
                 self.failures[source.key] = made
                 return None
@@ -148,7 +148,7 @@ class Laboratory:
                 return self.project.metric.value(made.values)
         raise Busy
 
-    def _round(self, source: Source, last: bool) -> Round | Failure | None:
+    def _round(self, source: Source) -> Round | Failure | None:
         """A run with each number of threads, one after the other; None if other work was done
         meanwhile."""
         name = uuid.uuid4().hex[:12]
@@ -190,32 +190,36 @@ class Laboratory:
         self._round_s.append(time.monotonic() - begun_s)
         return Round(name, self.machine, values, time.time())
 
+    def to_run(self, source: Source, threads: int) -> tuple[list[str], Path, dict[str, str]]:
+        """The command of the benchmark on a build, where it is run, and what it sees."""
+        benchmark = self.project.benchmark
+        fields = self.builder.fields(source) | {"threads": threads}
+        folder = self.builder.place(source.key) / BENCHMARK
+        environment = environment_of(benchmark.environment, fields)
+        return shlex.split(filled(benchmark.command, fields)), folder, environment
+
     def _run(self, source: Source, threads: int) -> dict[str, float] | Failure:
         """What is read of one run: of several, if what is read needs a tracer."""
         project = self.project
-        fields = self.builder.fields(source) | {"threads": threads}
-        command = shlex.split(filled(project.benchmark.command, fields))
-        environment = environment_of(project.benchmark.environment, fields)
-        folder = self.builder.place(source.key) / "benchmark"
+        command, folder, environment = self.to_run(source, threads)
         limit_s = project.benchmark.limit_s
         kinds = {reader.kind for reader in project.readers.values()}
         counted: dict[str, float] = {}
         printed = ""
-        traced, preloaded = kinds & set(TRACED), kinds & set(PRELOADED)
+        of_calls, of_locks = kinds & set(TRACED), kinds & set(PRELOADED)
         if kinds - set(TRACED) - set(PRELOADED):
             told = one_run(command, folder, environment, limit_s)
             if told.failure is not None:
                 return told.failure
             printed, counted = told.printed, told.counted
         with tempfile.TemporaryDirectory() as own:
-            if traced:
+            if of_calls:
                 calls = Path(own, "calls")
-                before = ["strace", "-f", "-c", "-S", "name", "-o", str(calls)]
-                told = one_run([*before, *command], folder, environment, limit_s)
+                told = one_run(traced(command, calls), folder, environment, limit_s)
                 if told.failure is not None:
                     return told.failure
                 counted |= system_calls(calls.read_text())
-            if preloaded:
+            if of_locks:
                 profiled = locks.environment(Path(own), environment)
                 told = one_run(command, folder, profiled, limit_s)
                 if told.failure is not None:
@@ -230,6 +234,57 @@ class Laboratory:
                     self._believe(source, "read", f"read.{name}: {error}")
                 return Failure(f"read {name}", str(error))
         return values
+
+
+def comparable(known: Mapping[str, list[Round]], here: int) -> dict[str, list[Round]]:
+    """Rounds of several machines as one would have made them: this one, or, if it has made none,
+    the one that has made most. Each number is told in proportion to what the machine measured of
+    the builds that both did; rounds of a machine that has none in common are left out."""
+    machines = Counter(one.machine for several in known.values() for one in several)
+    if not machines:
+        return {}
+    reference = here if here in machines else machines.most_common(1)[0][0]
+    factors: dict[int, dict[tuple[int, str], float]] = {reference: {}} | {
+        other: factors_of(known, reference, other) for other in machines if other != reference
+    }
+    found: dict[str, list[Round]] = {}
+    for key, several in known.items():
+        usable = [one for one in several if one.machine == reference or factors[one.machine]]
+        if usable:
+            found[key] = [scaled(one, factors[one.machine]) for one in usable]
+    return found
+
+
+def factors_of(
+    known: Mapping[str, list[Round]], reference: int, other: int
+) -> dict[tuple[int, str], float]:
+    """How many times more the one machine measures of each number than the other: the median over
+    the builds that both measured. Nothing if there is none."""
+    ratios: dict[tuple[int, str], list[float]] = defaultdict(list)
+    for several in known.values():
+        mine = [one for one in several if one.machine == reference]
+        its = [one for one in several if one.machine == other]
+        if not (mine and its):
+            continue
+        for threads, values in mine[0].values.items():
+            for name in values:
+                here, there = (
+                    statistics.median(one.values[threads][name] for one in rounds)
+                    for rounds in (mine, its)
+                )
+                # A count of 0 on both is the same on both.
+                ratios[threads, name].append(here / there if there else 1.0)
+    return {part: statistics.median(several) for part, several in ratios.items()}
+
+
+def scaled(one: Round, factors: Mapping[tuple[int, str], float]) -> Round:
+    if not factors:
+        return one
+    values = {
+        threads: {name: value * factors[threads, name] for name, value in told.items()}
+        for threads, told in one.values.items()
+    }
+    return replace(one, values=values)
 
 
 @dataclass
@@ -262,6 +317,11 @@ def counted_of(ended: Ended) -> dict[str, float]:
     return {"elapsed_s": ended.seconds, "peak_memory_bytes": peak} | {
         name: float(value) for name, value in accounting(ended.usage).items()
     }
+
+
+def traced(command: list[str], calls: Path) -> list[str]:
+    """Counts the system calls of a command, into a file."""
+    return ["strace", "-f", "-c", "-S", "name", "-o", str(calls), *command]
 
 
 def system_calls(table: str) -> dict[str, float]:

@@ -110,7 +110,7 @@ def opened(
     store = Store(project.store or default_place(project.folder))
     try:
         here = store.machine(machine.describe())
-        builder = Builder(project, repository, store, here, cache)
+        builder = Builder(project, repository.export, store, here, cache)
         laboratory = Laboratory(project, builder, store, here, say, jobs)
         yield Session(project, repository, store, laboratory)
     finally:

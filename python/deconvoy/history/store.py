@@ -177,6 +177,22 @@ class Store:
         with self._engine.begin() as connection:
             connection.execute(runs.insert().values(**told, at_unix_s=time.time()))
 
+    def all_of(self, table: str) -> list[dict[str, Any]]:
+        """All rows of a table, as they are, but for the number of each and its machine's."""
+        wanted = {"builds": builds, "runs": runs}[table]
+        with self._engine.connect() as connection:
+            rows = connection.execute(sql.select(wanted).order_by(wanted.c.id)).mappings()
+            return [
+                {name: value for name, value in row.items() if name not in ("id", "machine")}
+                for row in rows
+            ]
+
+    def add(self, table: str, row: Mapping[str, Any], machine: int) -> None:
+        """A row of another store, which was made on a machine."""
+        wanted = {"builds": builds, "runs": runs}[table]
+        with self._engine.begin() as connection:
+            connection.execute(wanted.insert().values(**row, machine=machine))
+
     def seconds_to_build(self, recipe: str) -> list[float]:
         """Of each build that went well."""
         query = sql.select(builds.c.seconds).where(builds.c.recipe == recipe)

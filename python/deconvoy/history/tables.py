@@ -14,6 +14,7 @@ from deconvoy import output
 from deconvoy.errors import UserError
 from deconvoy.files import write_whole
 from deconvoy.history import shown
+from deconvoy.history.explain import Explanation, as_data
 from deconvoy.history.finder import Finder, Outcome
 from deconvoy.history.session import Session
 from deconvoy.history.sweep import Progress
@@ -288,3 +289,36 @@ def beside(session: Session, inner: Found) -> Iterator[str]:
     yield f"  from {old} to {new}:"
     for line in shown.beside_the_ratio(session.project, *parts):
         yield f"    {line}"
+
+
+def show_explanation(session: Session, found: Explanation, *, as_json: bool) -> None:
+    """What differs between a revision and the one before."""
+    if as_json:
+        click.echo(json.dumps(as_data(found), indent=1))
+        return
+    columns = ("threads", "revision", "elapsed", "user", "system", "switches", "futex calls")
+    locks = ("locks taken", "not free")
+    numbers = (*columns[:1], *columns[2:], *locks)
+    made = output.table(*columns, *locks, numbers=numbers)
+    for count in found.threads:
+        for side in (found.before, found.after):
+            told, profile = side.accounted[count], side.profiles[count]
+            times = (told[name].median for name in ("elapsed_s", "user_s", "system_s"))
+            calls = side.calls.get(count)
+            made.add_row(
+                str(count),
+                side.name,
+                *(output.time_text(value * 1e9) for value in times),
+                f"{told['voluntary_switches'].median:,.0f}",
+                f"{calls['futex']:,.0f}" if calls else "-",
+                f"{profile.taken:,}" if profile.processes else "-",
+                f"{profile.contended:,}" if profile.processes else "-",
+            )
+    where = output.console()
+    where.print(made)
+    for line in found.found:
+        where.print(plain(line), soft_wrap=True)
+    if not found.found:
+        where.print("neither system time nor locks tell: the change is in what the threads compute")
+    if not found.before.calls:
+        where.print("note: system calls are not counted: strace is not installed (Debian: strace)")

@@ -126,7 +126,8 @@ class Search:
 
     def value(self, sample: float) -> float:
         """What has that sample."""
-        return math.sinh(sample) * self.unit if self.unit is not None else 0.0
+        value = math.sinh(sample) * self.unit if self.unit is not None else 0.0
+        return 0.0 if self.unit is not None and abs(value) < self.unit else value
 
     def through(
         self, chain: Chain, known: Sequence[Build] = (), low: int = 0, high: int = -1
@@ -212,6 +213,24 @@ class Search:
         for other, source in enumerate(chain.sources):
             if source.key == key:
                 finder.cannot(other)
+
+    def also(self, chain: Chain, finder: Finder, count: int, but: Sequence[int]) -> list[int]:
+        """So many positions more that are worth measuring at the same time: at the quantiles of
+        where the change may be."""
+        if count < 1 or not finder.samples:
+            return []
+        sides = finder.posterior.on_new_side()
+        found: list[int] = []
+        for number in range(1, count + 1):
+            at = int(np.searchsorted(sides, number / (count + 1)))
+            free = [
+                position
+                for position in range(finder.low, finder.high + 1)
+                if position not in finder.failed and position not in (*but, *found)
+            ]
+            if free:
+                found.append(min(free, key=lambda position: abs(position - at)))
+        return found
 
     def _descend(self, found: Found) -> Found | None:
         """Into what was merged, if a merge is what was found, or may be. Of several, into that

@@ -1,0 +1,311 @@
+"""Builds and measures on the machines of a Dask cluster, each of which measures alone.
+
+A round is made on one machine, whole. Every machine measures the oldest revision that can be built,
+too, so that what it measures can be told as another would have measured it (`comparable`).
+Machines need what builds need, and nothing of the repository: its files are sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deconvoy.bench import machine as machines
+from deconvoy.bench.cluster import Cluster, Machine, alone
+from deconvoy.errors import UserError
+from deconvoy.files import cache_folder
+from deconvoy.history.builds import Builder, Export, Source
+from deconvoy.history.finder import BATCH, Finder, Wish
+from deconvoy.history.laboratory import Laboratory, comparable
+from deconvoy.history.project import Project, load, short_hash
+from deconvoy.history.repository import Revision
+from deconvoy.history.session import Session
+from deconvoy.history.store import Failure, Store
+from deconvoy.history.walk import Busy, Chain, Search
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A project as it goes to another machine: the file, and the benchmark's own."""
+
+    text: str
+    files: dict[str, tuple[int, bytes]]
+
+    @classmethod
+    def of(cls, project: Project) -> Sent:
+        files = {}
+        if (folder := project.benchmark.folder) is not None:
+            for path in sorted(folder.rglob("*")):
+                if path.is_file():
+                    name = str(path.relative_to(project.folder.resolve()))
+                    files[name] = (path.stat().st_mode & 0o777, path.read_bytes())
+        return cls(project.file.read_text(), files)
+
+    def opened(self, cache: Path) -> Project:
+        """On the other machine."""
+        files = {name: hashlib.sha256(told).hexdigest() for name, (_, told) in self.files.items()}
+        folder = cache / "projects" / short_hash([self.text, files])
+        for name, (mode, content) in self.files.items():
+            place = folder / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
+            place.chmod(mode)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "deconvoy.toml").write_text(self.text)
+        return load(folder / "deconvoy.toml")
+
+
+@dataclass(frozen=True)
+class Task:
+    """Revisions that a machine builds, and measures in turn."""
+
+    sources: tuple[Source, ...]
+    trees: dict[str, bytes]
+    rounds: int
+
+
+def unpacked(trees: dict[str, bytes]) -> Export:
+    """Puts what was sent of a revision into a folder."""
+
+    def export(revision: Revision, folder: Path) -> None:
+        with tarfile.open(fileobj=io.BytesIO(trees[revision.id])) as archive:
+            archive.extractall(folder, filter="tar")
+
+    return export
+
+
+def has(sent: Sent, keys: list[str]) -> list[str]:
+    """In a worker: which builds it has."""
+    place = cache_folder() / "history" / "builds"
+    return [key for key in keys if (place / key / "done.json").is_file()]
+
+
+def carry_out(sent: Sent, task: Task) -> dict[str, Any]:
+    """In a worker: builds and measures, while nobody else does on this machine; what its store has
+    then."""
+    cache = cache_folder() / "history"
+    project = sent.opened(cache)
+    with alone(), tempfile.TemporaryDirectory() as own:
+        store = Store(str(Path(own, "store.db")))
+        try:
+            here = store.machine(machines.describe())
+            builder = Builder(project, unpacked(task.trees), store, here, cache)
+            laboratory = Laboratory(project, builder, store, here)
+            busy = not measured(laboratory, task)
+            return {
+                "builds": store.all_of("builds"),
+                "runs": store.all_of("runs"),
+                "busy": busy,
+                "dropped": laboratory.dropped,
+            }
+        finally:
+            store.close()
+
+
+def measured(laboratory: Laboratory, task: Task) -> bool:
+    """Whether it could be measured: not if the machine was too busy."""
+    able = [source for source in task.sources if laboratory.ensure(source)]
+    for number in range(task.rounds):
+        for source in able if number % 2 == 0 else able[::-1]:
+            if source.key in laboratory.failures:
+                continue
+            try:
+                laboratory.measure(source)
+            except Busy:
+                return False
+    return True
+
+
+@dataclass
+class Machines:
+    """The machines of a cluster, for a session: what they tell goes to its store."""
+
+    cluster: Cluster
+    session: Session
+    baseline: Source | None = None
+    numbers: dict[str, int] = field(default_factory=dict)
+    compared: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.sent = Sent.of(self.session.project)
+        for one in self.cluster.machines.values():
+            self.numbers[one.name] = self.session.store.machine(one.told.about)
+        here = next(iter(self.numbers.values()))
+        self.session.laboratory.machine = here
+
+    @property
+    def all(self) -> list[Machine]:
+        return list(self.cluster.machines.values())
+
+    def carry_out(self, work: Sequence[tuple[Machine, Sequence[Source], int]]) -> None:
+        """All at once, each on its machine. Raises Busy when one could not be measured, UserError
+        when the last machine is gone."""
+        futures = [(one, self._submit(one, sources, rounds)) for one, sources, rounds in work]
+        busy = False
+        for one, future in futures:
+            said = self._result(one, future)
+            if said is not None:
+                busy |= self._take(one, said)
+        if not self.cluster.machines:
+            raise UserError("the cluster has no machine left: run it again to go on when it has")
+        if busy:
+            raise Busy
+
+    def _submit(self, one: Machine, sources: Sequence[Source], rounds: int) -> Any:
+        """With the baseline, if the machine has not measured it yet."""
+        wanted = list(sources)
+        if self.baseline is not None and one.name not in self.compared:
+            self.compared.add(one.name)
+            if self.baseline.key not in {source.key for source in wanted}:
+                wanted.insert(0, self.baseline)
+            rounds = max(rounds, BATCH)
+        client = self.cluster.client
+        alone_on = {"workers": [one.worker], "allow_other_workers": False, "pure": False}
+        keys = [source.key for source in wanted]
+        there = client.submit(has, self.sent, keys, **alone_on).result()
+        trees = {
+            source.revision.id: self._tree(source.revision)
+            for source in wanted
+            if source.key not in there and source.key not in self.session.laboratory.failures
+        }
+        return client.submit(carry_out, self.sent, Task(tuple(wanted), trees, rounds), **alone_on)
+
+    def _tree(self, revision: Revision) -> bytes:
+        file = io.BytesIO()
+        with tempfile.TemporaryDirectory() as own:
+            self.session.repository.export(revision, Path(own))
+            with tarfile.open(fileobj=file, mode="w") as archive:
+                archive.add(own, arcname=".")
+        return file.getvalue()
+
+    def _result(self, one: Machine, future: Any) -> dict[str, Any] | None:
+        """What a machine tells; nothing if it is gone."""
+        import distributed
+
+        try:
+            found: dict[str, Any] = future.result()
+            return found
+        except (distributed.KilledWorker, CancelledError, OSError):
+            self.cluster.machines.pop(one.name, None)
+            return None
+
+    def _take(self, one: Machine, said: dict[str, Any]) -> bool:
+        """Into the store, and to what is known; whether the machine was too busy."""
+        store, laboratory = self.session.store, self.session.laboratory
+        for table in ("builds", "runs"):
+            for row in said[table]:
+                store.add(table, row, self.numbers[one.name])
+                if row["failure"] is not None:
+                    laboratory.failures[row["key"]] = Failure(row["step"], row["failure"])
+        laboratory.builder.made += len(said["builds"])
+        laboratory.dropped += said["dropped"]
+        threads = self.session.project.benchmark.threads
+        known = store.rounds(laboratory.measure_name, threads)
+        laboratory.rounds.clear()
+        laboratory.rounds.update(comparable(known, laboratory.machine))
+        return bool(said["busy"])
+
+
+def sweep_on(
+    cluster: Cluster,
+    session: Session,
+    sources: Sequence[Source],
+    progress: Callable[[str, int, int], None],
+) -> int:
+    """As `sweep.sweep`, each build on one machine; builds are given out one after the other to
+    whoever is free. Rounds that are missing."""
+    several = Machines(cluster, session, sources[0])
+    laboratory, repeats = session.laboratory, session.project.benchmark.repeats
+
+    def left() -> list[Source]:
+        return [
+            one
+            for one in sources
+            if one.key not in laboratory.failures
+            and len(laboratory.rounds.get(one.key, ())) < repeats
+        ]
+
+    tried: dict[str, int] = {}
+    while True:
+        waiting = [one for one in left() if tried.get(one.key, 0) < 2]
+        if not waiting:
+            break
+        work = list(shares(several.all, waiting, repeats))
+        for _, some, _ in work:
+            for one in some:
+                tried[one.key] = tried.get(one.key, 0) + 1
+        with suppress(Busy):
+            several.carry_out(work)
+        progress("revisions", len(sources) - len(left()), len(sources))
+    return sum(repeats - len(laboratory.rounds.get(one.key, ())) for one in left())
+
+
+def shares(
+    several: Sequence[Machine], waiting: Sequence[Source], repeats: int
+) -> Iterator[tuple[Machine, list[Source], int]]:
+    """The next few for each machine: measured in turn there."""
+    some = 4
+    for number, one in enumerate(several):
+        mine = list(waiting[number :: len(several)][:some])
+        if mine:
+            yield one, mine, repeats
+
+
+@dataclass
+class ClusterSearch(Search):
+    """A search that asks all machines at a time: what the finder wants is measured on one, and
+    the rest measure what else tells much."""
+
+    several: Machines | None = None
+
+    def _grant(self, chain: Chain, finder: Finder, wish: Wish) -> None:
+        assert self.several is not None
+        free = self.several.all
+        wanted = [chain.sources[position] for position in wish.positions]
+        if self.several.baseline is None:
+            self.several.baseline = wanted[0]
+        work = [(free[0], wanted, wish.rounds)]
+        others = [] if wish.confirms else self.also(chain, finder, len(free) - 1, wish.positions)
+        for one, position in zip(free[1:], others, strict=False):
+            work.append((one, [chain.sources[position]], BATCH))
+        laboratory = self.several.session.laboratory
+        before = {one.name for rounds in laboratory.rounds.values() for one in rounds}
+        self.several.carry_out(work)
+        asked = dict.fromkeys([*wish.positions, *others])
+        for position in asked:
+            if chain.sources[position].key in laboratory.failures:
+                self._cannot(chain, finder, position)
+        new = [
+            (told.at_unix_s, position, laboratory.project.metric.value(told.values))
+            for position in asked
+            for told in laboratory.rounds.get(chain.sources[position].key, [])
+            if told.name not in before
+        ]
+        for _, position, value in sorted(new):
+            if position not in finder.failed:
+                finder.measured(position, self.sample(value))
+
+
+@contextmanager
+def search_on(
+    address: str, session: Session, say: Callable[[str], None], confidence: float | None
+) -> Iterator[Search]:
+    """A search on the machines at an address, as long as it is open."""
+    with Cluster(address) as cluster:
+        plain = session.search(say, confidence)
+        yield ClusterSearch(
+            plain.bench,
+            plain.repository,
+            plain.keys,
+            plain.limits,
+            say=say,
+            several=Machines(cluster, session),
+        )
