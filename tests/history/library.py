@@ -1,4 +1,4 @@
-"""A small C library with a history: how it formats numbers reads a setting that threads share, under
+"""A small C library with a history: to format a number it reads a setting that threads share, under
 a mutex first, and from a thread's own value from one revision on."""
 
 from __future__ import annotations
@@ -159,7 +159,11 @@ class Library:
     culprit: str
 
     def project(
-        self, place: Path, value: str = "time[1] / time[2]", read: str = TIME, better: str = "higher"
+        self,
+        place: Path,
+        value: str = "time[1] / time[2]",
+        read: str = TIME,
+        better: str = "higher",
     ) -> Path:
         """A project file, with its benchmark beside."""
         (place / "bench").mkdir(parents=True, exist_ok=True)
@@ -183,7 +187,7 @@ def make(folder: Path, count: int = 60, seed: int = 1, at: int | None = None) ->
     folder.mkdir()
     git(folder, "init", "--quiet", "--initial-branch=main")
     note = 0
-    broken = {n for n in range(1, count - 1) if n != at and chosen.random() < 0.1}
+    broken = {n for n in range(1, count - 1) if n != at and chosen.random() < 0.15}
     made = []
     for number in range(count):
         setting = OWN if number >= at else MUTEX

@@ -157,8 +157,7 @@ class Builder:
                 return Failure(told, WAITS)
             if ended.well:
                 return None
-            output.seek(0, os.SEEK_END)
-            said = last_lines(output) if output.tell() > begin else ""
+            said = last_lines(output, begin)
         return Failure(told, f"{ended.how()}; it said last: {said}" if said else ended.how())
 
     def _trim(self, place: Path) -> None:

@@ -220,9 +220,12 @@ class Finder:
         for position in in_order:
             if position in self.samples:
                 return position
-        gap = abs(in_order[0] - end)
-        far = [p for p in in_order if 2 * gap <= abs(p - end) <= (self.high - self.low) // 2]
-        return far[0] if gap >= 3 and far else in_order[0]
+        # Nothing was measured yet: all that failed is at this end, or at the other.
+        half = (self.high - self.low) // 2
+        failed = [abs(p - end) for p in self.failed if abs(p - end) <= half]
+        reach = max(failed, default=-1) + 1
+        far = [p for p in in_order if 2 * reach <= abs(p - end) <= half]
+        return far[0] if reach >= 3 and far else in_order[0]
 
     def _likeliest(self) -> tuple[tuple[int, ...], float]:
         """The positions that cannot be told apart, as what lies between could not be built, that

@@ -132,6 +132,11 @@ class Fossil(Repository):
             comment.strip().split("\n")[0],
         )
 
+    def oldest(self) -> Revision:
+        """The first check-in."""
+        query = "SELECT objid FROM event WHERE type = 'ci' ORDER BY mtime, objid LIMIT 1"
+        return self._of(self._database.execute(query).fetchone()[0])
+
     def _rid(self, revision: Revision) -> int:
         row = self._database.execute("SELECT rid FROM blob WHERE uuid = ?", (revision.id,))
         return int(row.fetchone()[0])

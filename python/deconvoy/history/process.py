@@ -155,10 +155,10 @@ class Limit:
         return False
 
 
-def last_lines(file: IO[bytes]) -> str:
-    """The end of what was printed, in one line."""
+def last_lines(file: IO[bytes], begin: int = 0) -> str:
+    """The end of what was printed, from a place in the file on, in one line."""
     size = file.seek(0, os.SEEK_END)
-    file.seek(max(0, size - LAST_LINES * 4096))
+    file.seek(max(begin, size - LAST_LINES * 4096))
     text = file.read().decode(errors="replace")
     lines = [line.strip()[:LINE] for line in text.splitlines() if line.strip()]
     return " / ".join(lines[-LAST_LINES:])

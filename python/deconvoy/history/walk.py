@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -18,6 +19,9 @@ from deconvoy.history.repository import Repository, Revision
 
 # Values so much smaller than the first one that was measured are as good as 0.
 SMALL = 1e-3
+
+# Parts that a range has at first, where all changes are wanted.
+EVENLY = 8
 
 # Between these it is believed how much dearer a build is than a batch of runs.
 COSTS = (1.0, 50.0)
@@ -130,21 +134,29 @@ class Search:
         return 0.0 if self.unit is not None and abs(value) < self.unit else value
 
     def through(
-        self, chain: Chain, known: Sequence[Build] = (), low: int = 0, high: int = -1
+        self,
+        chain: Chain,
+        known: Sequence[Build] = (),
+        low: int = 0,
+        high: int = -1,
+        entered: frozenset[str] = frozenset(),
     ) -> Found:
         """The change between two positions of a chain, and where it is in what was merged there.
-        `known`: builds of which it is known on which side of the chain they are."""
+        `known`: builds of which it is known on which side of the chain they are. `entered`: merges
+        whose branches stand in the chain."""
         finder = self._begin(chain, known, low, high)
         verdict = self._carry_out(chain, finder)
         found = Found(chain, verdict, finder)
         if verdict.outcome is Outcome.FOUND:
-            return replace(found, inside=self._descend(found))
+            return replace(found, inside=self._descend(found, entered))
         return found
 
     def all(self, chain: Chain) -> list[Found]:
-        """All changes: what is found divides the range, and both parts are searched."""
+        """All changes, also those that another one takes back: some revisions are measured first,
+        evenly spaced; a part of the range in which there is a change is divided where it is."""
+        places = self._look_everywhere(chain)
         found: list[Found] = []
-        parts = [(0, len(chain) - 1)]
+        parts = list(itertools.pairwise(places))
         while parts:
             low, high = parts.pop()
             if high - low < 1:
@@ -155,7 +167,28 @@ class Search:
                 first, last = one.verdict.positions[0], one.verdict.positions[-1]
                 parts += [(low, first - 1), (last, high)]
         changes = [one for one in found if one.verdict.outcome is Outcome.FOUND]
-        return sorted(changes, key=lambda one: one.verdict.positions) or found[:1]
+        if changes:
+            return sorted(changes, key=lambda one: one.verdict.positions)
+        # What is not known is told before what is.
+        worst = [one for one in found if one.verdict.outcome is not Outcome.NOTHING]
+        return (worst or found)[:1]
+
+    def _look_everywhere(self, chain: Chain) -> list[int]:
+        """Measures revisions that are evenly spaced; their positions, and both ends."""
+        last = len(chain) - 1
+        asked = sorted({round(number * last / EVENLY) for number in range(EVENLY + 1)})
+        finder = self._begin(chain, (), 0, last)
+        able = []
+        for position in asked:
+            if self.bench.ensure(chain.sources[position]):
+                able.append(position)
+        for number in range(2 * BATCH):
+            for position in able if number % 2 == 0 else able[::-1]:
+                if len(finder.samples.get(position, ())) > number:
+                    continue
+                with suppress(Busy):
+                    self.bench.measure(chain.sources[position])
+        return sorted({0, *able, last})
 
     def _begin(self, chain: Chain, known: Sequence[Build], low: int, high: int) -> Finder:
         """With all that was measured of the chain before, in the order of time."""
@@ -232,12 +265,13 @@ class Search:
                 found.append(min(free, key=lambda position: abs(position - at)))
         return found
 
-    def _descend(self, found: Found) -> Found | None:
+    def _descend(self, found: Found, entered: frozenset[str]) -> Found | None:
         """Into what was merged, if a merge is what was found, or may be. Of several, into that
         which brought most."""
         verdict, chain = found.verdict, found.chain
         group = [chain.sources[position].revision for position in verdict.positions]
-        branches = [(self.repository.merged(one), one) for one in group if one.is_merge]
+        merges = [one for one in group if one.is_merge and one.id not in entered]
+        branches = [(self.repository.merged(one), one) for one in merges]
         branch, merge = max(branches, key=lambda pair: len(pair[0]), default=([], group[-1]))
         if not branch or not branch[0].parents:
             return None
@@ -255,7 +289,7 @@ class Search:
             if found.finder.low <= one.position <= found.finder.high
             and chain.sources[one.position].key not in keys
         ]
-        return self.through(inner, known)
+        return self.through(inner, known, entered=entered | {merge.id})
 
 
 def build_cost(build_s: Sequence[float], round_s: Sequence[float]) -> float | None:

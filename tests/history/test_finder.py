@@ -1,0 +1,222 @@
+"""The finder on generated repositories and made-up samples: no builds, no clock."""
+
+from __future__ import annotations
+
+import math
+import random
+import shutil
+import statistics
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from deconvoy.history.finder import Finder, Limits, Outcome, Verdict, Wish
+from deconvoy.history.fossil import Fossil
+from deconvoy.history.git import Git
+from deconvoy.history.repository import Repository
+from deconvoy.history.walk import Busy, Found
+from generator import fossil_repository, git_repository, history
+from simulated import LEAST, World, mark_of, world
+
+REVISIONS, REPOSITORIES, TRIALS = 1000, 5, 100
+
+
+def git_world(folder: Path, seed: int) -> World:
+    commits = history(seed, REVISIONS)
+    names = git_repository(folder / f"git{seed}", commits)
+    return world(commits, Git(folder / f"git{seed}"), names[1], "main")
+
+
+def fossil_world(folder: Path, seed: int) -> World:
+    commits = history(seed, REVISIONS)
+    file = folder / f"{seed}.fossil"
+    fossil_repository(file, commits)
+    repository = Fossil(file, folder / "copies")
+    return world(commits, repository, repository.oldest().id, "trunk")
+
+
+@pytest.fixture(scope="module", params=["git", "fossil"])
+def worlds(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[World]:
+    kind = request.param
+    if shutil.which(kind) is None:
+        pytest.skip(f"{kind} is not installed")
+    make = git_world if kind == "git" else fossil_world
+    return [make(tmp_path_factory.mktemp(kind), seed) for seed in range(REPOSITORIES)]
+
+
+def names(found: Found) -> list[int]:
+    return [mark_of(source) for source in found.innermost.named]
+
+
+def test_a_change_on_a_merged_branch_is_found(worlds: list[World]) -> None:
+    right, builds = 0, []
+    outcomes: Counter[str] = Counter()
+    for trial in range(TRIALS):
+        one = worlds[trial % REPOSITORIES]
+        culprit = random.Random(trial).choice(one.on_merged_branches())
+        search, bench = one.search(trial, culprit, step=0.2, noise=0.05, broken=0.1)
+        found = search.through(one.chain)
+        outcomes[found.verdict.outcome.value] += 1
+        right += found.verdict.outcome is Outcome.FOUND and culprit in names(found)
+        builds.append(len(bench.builds))
+    assert right >= 95, outcomes
+    assert statistics.median(builds) <= 1.5 * math.log2(REVISIONS), builds
+
+
+def test_where_nothing_has_changed_nothing_is_found(worlds: list[World]) -> None:
+    outcomes: Counter[Outcome] = Counter()
+    for trial in range(TRIALS):
+        one = worlds[trial % REPOSITORIES]
+        search, _ = one.search(trial, None, step=0.0, noise=0.05, broken=0.1)
+        outcomes[search.through(one.chain).verdict.outcome] += 1
+    assert outcomes[Outcome.NOTHING] >= 95, outcomes
+    assert outcomes[Outcome.FOUND] == 0
+
+
+# A line of revisions, and a finder that is told what was planted.
+
+
+def carry_out(
+    finder: Finder, level: list[float], noise: float, seed: int, broken: set[int] = frozenset()
+) -> Verdict:
+    chosen = random.Random(seed)
+    for _ in range(1000):
+        wish = finder.next()
+        if isinstance(wish, Verdict):
+            return wish
+        assert wish.rounds > 0 and wish.positions
+        bad = [position for position in wish.positions if position in broken]
+        for position in bad:
+            finder.cannot(position)
+        for number in range(0 if bad else wish.rounds):
+            for position in wish.positions if number % 2 == 0 else wish.positions[::-1]:
+                value = level[position] * math.exp(chosen.gauss(0, noise))
+                finder.measured(position, math.log(value))
+    raise AssertionError("it never ends")
+
+
+def line(count: int, at: int, step: float) -> list[float]:
+    return [1.0 if position < at else 1 + step for position in range(count)]
+
+
+def test_what_cannot_be_told_apart_is_named_together() -> None:
+    finder = Finder([1.0] * 40, Limits(LEAST))
+    verdict = carry_out(finder, line(40, 20, 0.3), 0.03, 1, broken={18, 19, 20, 21})
+    assert verdict.outcome is Outcome.FOUND
+    assert verdict.positions == (18, 19, 20, 21, 22)
+    assert verdict.before == 17
+
+
+def test_where_nothing_can_be_built_it_is_untestable() -> None:
+    verdict = carry_out(
+        Finder([1.0] * 20, Limits(LEAST)), line(20, 9, 0.3), 0.03, 1, set(range(20))
+    )
+    assert verdict.outcome is Outcome.UNTESTABLE
+    assert "0 of 20" in verdict.why
+
+
+def test_a_span_at_an_end_is_stepped_over_in_strides() -> None:
+    finder = Finder([1.0] * 400, Limits(LEAST))
+    verdict = carry_out(finder, line(400, 250, 0.3), 0.03, 1, broken=set(range(100)))
+    assert verdict.outcome is Outcome.FOUND and verdict.positions == (250,)
+    assert len(finder.failed) < 15
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_change_that_is_too_small_for_the_noise_is_undecided_not_wrong(seed: int) -> None:
+    finder = Finder([1.0] * 100, Limits(LEAST, runs=150))
+    verdict = carry_out(finder, line(100, 40, 0.08), 0.4, seed)
+    assert verdict.outcome in (Outcome.UNDECIDED, Outcome.NOTHING)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_of_several_changes_one_that_is_there_is_named(seed: int) -> None:
+    level = [1.0] * 60 + [1.4] * 70 + [2.4] * 70
+    verdict = carry_out(Finder([1.0] * 200, Limits(LEAST)), level, 0.03, seed)
+    assert verdict.outcome is Outcome.FOUND
+    assert verdict.positions in ((60,), (130,))
+
+
+def test_counts_without_noise_need_few_runs() -> None:
+    finder = Finder([1.0] * 1000, Limits(LEAST))
+    verdict = carry_out(finder, line(1000, 611, 5.0), 0.0, 1)
+    assert verdict.outcome is Outcome.FOUND and verdict.positions == (611,)
+    assert len(finder.samples) <= 13
+
+
+def test_an_outlier_moves_nothing() -> None:
+    finder = Finder([1.0] * 100, Limits(LEAST))
+    chosen = random.Random(3)
+    level = line(100, 71, 0.2)
+    while isinstance(wish := finder.next(), Wish):
+        for number in range(wish.rounds):
+            for position in wish.positions if number % 2 == 0 else wish.positions[::-1]:
+                outlier = 3.0 if chosen.random() < 0.05 else 0.0
+                finder.measured(
+                    position, math.log(level[position]) + chosen.gauss(0, 0.03) + outlier
+                )
+    assert wish.outcome is Outcome.FOUND and wish.positions == (71,)
+
+
+def test_what_the_two_beside_it_do_not_confirm_is_not_named() -> None:
+    """The machine changes its speed once, in the middle of the search."""
+    finder = Finder([1.0] * 64, Limits(LEAST))
+    chosen = random.Random(1)
+    told = 0
+    while isinstance(wish := finder.next(), Wish):
+        for _ in range(wish.rounds):
+            for position in wish.positions:
+                told += 1
+                # What is measured first, of both ends, differs; what comes later does not.
+                value = 1.3 if told <= 12 and position == 63 else 1.0
+                finder.measured(position, math.log(value) + chosen.gauss(0, 0.01))
+    assert wish.outcome is not Outcome.FOUND
+
+
+def test_a_machine_that_is_never_quiet_is_undecided(worlds: list[World]) -> None:
+    search, bench = worlds[0].search(1, None, step=0.0, noise=0.05, broken=0.0)
+
+    def busy(_: object) -> float:
+        raise Busy
+
+    bench.measure = busy  # type: ignore[method-assign]
+    verdict = search.through(worlds[0].chain).verdict
+    assert verdict.outcome is Outcome.UNDECIDED and "busy" in verdict.why
+
+
+def test_all_changes_are_found(worlds: list[World]) -> None:
+    one = worlds[0]
+    search, bench = one.search(1, None, step=0.0, noise=0.02, broken=0.1)
+    places = [
+        s for s, weight in zip(one.chain.sources, one.chain.weights, strict=True) if weight == 1
+    ]
+    first, second = mark_of(places[100]), mark_of(places[300])
+
+    def level(source: object) -> float:
+        before = one.before[mark_of(source)]  # type: ignore[arg-type]
+        return (1.3 if first in before else 1.0) * (0.8 if second in before else 1.0)
+
+    bench.level = level
+    bench.is_broken = lambda _: False
+    found = search.all(one.chain)
+    assert [names(each) for each in found] == [[first], [second]]
+
+
+def test_repositories_agree(tmp_path: Path) -> None:
+    """What is asked of a repository is the same in both kinds."""
+    if shutil.which("fossil") is None:
+        pytest.skip("fossil is not installed")
+    one, other = git_world(tmp_path, 3), fossil_world(tmp_path, 3)
+
+    def shape(of: World) -> list[tuple[int, list[int]]]:
+        repository: Repository = of.repository
+        return [
+            (
+                mark_of(source),
+                [int(each.subject.split()[1]) for each in repository.merged(source.revision)],
+            )
+            for source in of.chain.sources
+        ]
+
+    assert shape(one) == shape(other)
+    assert one.chain.weights == other.chain.weights
