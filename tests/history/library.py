@@ -187,7 +187,7 @@ def make(folder: Path, count: int = 60, seed: int = 1, at: int | None = None) ->
     folder.mkdir()
     git(folder, "init", "--quiet", "--initial-branch=main")
     note = 0
-    broken = {n for n in range(1, count - 1) if n != at and chosen.random() < 0.15}
+    broken = {n for n in range(1, count - 1) if n not in (at - 1, at) and chosen.random() < 0.15}
     made = []
     for number in range(count):
         setting = OWN if number >= at else MUTEX

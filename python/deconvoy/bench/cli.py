@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from deconvoy import mixes, output
 from deconvoy.bench import matrix, runtimes
 from deconvoy.bench.catalogue import DEFAULT, TASK_MODES, Scenario, scenarios_named
 from deconvoy.bench.comparison import compare
-from deconvoy.bench.guard import guard
+from deconvoy.bench.guard import Ended, guard, signals_as_interrupts
 from deconvoy.bench.listing import show_what_there_is
 from deconvoy.bench.mixed import MIX
 from deconvoy.bench.results import Result, load
@@ -339,30 +338,6 @@ def carry_out(
         console.print(f"every number: {path}", soft_wrap=True)
     if result.failed:
         sys.exit(1)
-
-
-class Ended(KeyboardInterrupt):
-    """A signal that ends a program, as Ctrl-C does: what has been begun is ended on the way."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.number = number
-
-
-@contextmanager
-def signals_as_interrupts() -> Iterator[None]:
-    def end(number: int, _: object) -> None:
-        raise Ended(number)
-
-    # Under nohup, for one, it is to go on.
-    both = (signal.SIGTERM, signal.SIGHUP)
-    heeded = [number for number in both if signal.getsignal(number) is not signal.SIG_IGN]
-    known = {number: signal.signal(number, end) for number in heeded}
-    try:
-        yield
-    finally:
-        for number, handler in known.items():
-            signal.signal(number, handler)
 
 
 def tell_how_to_go_on(result: Result, path: Path, console: Console) -> None:

@@ -46,6 +46,7 @@ class Guard:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._shell: subprocess.Popen[bytes] | None = None
+        self.stopping = False
 
     def ready(self) -> None:
         """To be called before a program is begun, so that telling of it takes no time."""
@@ -93,11 +94,36 @@ class Guard:
 
     def end_all(self) -> None:
         """Ends every child of ours with its group: also one that was begun when a signal came,
-        before anybody knew its number."""
+        before anybody knew its number. Threads that wait for one are told by `stopping`."""
+        self.stopping = True
         for child in psutil.Process().children():
             with suppress(ProcessLookupError):
                 if os.getpgid(child.pid) == child.pid:
                     os.killpg(child.pid, signal.SIGKILL)
+
+
+class Ended(KeyboardInterrupt):
+    """A signal that ends a program, as Ctrl-C does: what has been begun is ended on the way."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+@contextmanager
+def signals_as_interrupts() -> Iterator[None]:
+    def end(number: int, _: object) -> None:
+        raise Ended(number)
+
+    # Under nohup, for one, it is to go on.
+    both = (signal.SIGTERM, signal.SIGHUP)
+    heeded = [number for number in both if signal.getsignal(number) is not signal.SIG_IGN]
+    known = {number: signal.signal(number, end) for number in heeded}
+    try:
+        yield
+    finally:
+        for number, handler in known.items():
+            signal.signal(number, handler)
 
 
 guard = Guard()

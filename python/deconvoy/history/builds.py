@@ -66,6 +66,7 @@ class Builder:
         self._machine = machine
         self._folder = cache / "builds"
         self._wanted: set[str] = set()
+        self._told = store.built_keys(self.recipe)
         self.made = 0
 
     def place(self, key: str) -> Path:
@@ -93,8 +94,7 @@ class Builder:
         place = self.place(source.key)
         with self._locked(source.key):
             if self.has(source.key):
-                with suppress(OSError):
-                    os.utime(place / DONE)
+                self._used(source, place)
                 return None
             shutil.rmtree(place, ignore_errors=True)
             begun = time.monotonic()
@@ -109,10 +109,21 @@ class Builder:
                 else:
                     shutil.rmtree(place)
             self.made += 1
-            self._store.built(
-                source.key, self.recipe, source.revision.id, self._machine, seconds, failure
-            )
+            self._tell(source, seconds, failure)
         return failure
+
+    def _used(self, source: Source, place: Path) -> None:
+        """A build that is there. Whoever made it may have been killed before its store knew."""
+        with suppress(OSError):
+            os.utime(place / DONE)
+        if source.key not in self._told:
+            seconds = float(json.loads((place / DONE).read_text())["seconds"])
+            self._tell(source, seconds, None)
+
+    def _tell(self, source: Source, seconds: float, failure: Failure | None) -> None:
+        revision = source.revision.id
+        self._store.built(source.key, self.recipe, revision, self._machine, seconds, failure)
+        self._told.add(source.key)
 
     @contextmanager
     def _locked(self, key: str) -> Iterator[None]:

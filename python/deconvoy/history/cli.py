@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from deconvoy import output
+from deconvoy.bench.guard import Ended, guard, signals_as_interrupts
 from deconvoy.errors import UserError
 from deconvoy.files import check_new, write_whole
 from deconvoy.history.project import NAME, template
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
     from deconvoy.history.builds import Source
     from deconvoy.history.session import Session
 
-# How each outcome of a search ends the command.
-FOUND, NOTHING, UNDECIDED, UNTESTABLE = 0, 3, 4, 5
+# How a search that has found nothing ends the command.
+NOTHING, UNDECIDED, UNTESTABLE = 3, 4, 5
 
 EPILOG = """\b
 Which change made it slow?
@@ -82,6 +84,20 @@ def sayer() -> Callable[[str], None]:
     return say
 
 
+@contextmanager
+def interruptible(say: Callable[[str], None]) -> Iterator[None]:
+    """What was begun is ended on the way out, and it is said that nothing was lost."""
+    try:
+        with signals_as_interrupts():
+            yield
+    except KeyboardInterrupt as interrupt:
+        guard.end_all()
+        say("interrupted; what was built and measured is kept: the same command goes on")
+        if isinstance(interrupt, Ended):
+            sys.exit(128 + interrupt.number)
+        raise
+
+
 @history.command()
 @click.argument("file", type=click.Path(path_type=Path), default=NAME)
 @click.option("--force", is_flag=True, help="Replace a file that exists.")
@@ -133,7 +149,7 @@ def run(
     if every and evenly:
         raise UserError("--every or --evenly, not both")
     say = sayer()
-    with opened(file, say, jobs) as session:
+    with interruptible(say), opened(file, say, jobs) as session:
         if retry:
             forget(session)
         chain = session.chain()
@@ -206,11 +222,19 @@ def find(
 ) -> int:
     """Name the revision where the metric changed, with as few builds and runs as noise allows."""
     from deconvoy.history import tables
+    from deconvoy.history.finder import Outcome
     from deconvoy.history.session import opened
 
+    statuses = {
+        Outcome.FOUND: 0,
+        Outcome.NOTHING: NOTHING,
+        Outcome.UNDECIDED: UNDECIDED,
+        Outcome.UNTESTABLE: UNTESTABLE,
+    }
     say = sayer()
     begun = time.monotonic()
     with ExitStack() as held:
+        held.enter_context(interruptible(say))
         session = held.enter_context(opened(file, say))
         if retry:
             forget(session)
@@ -226,10 +250,11 @@ def find(
         with tables.searching(say, session) as progress:
             search.progress = progress
             found = search.all(chain) if is_all else [search.through(chain)]
+        if found[0].verdict.outcome is Outcome.UNTESTABLE:
+            session.laboratory.blame_the_project()
         seconds = time.monotonic() - begun
         tables.show_found(session, search, found, seconds, as_json=as_json)
-        outcome = found[0].verdict.outcome.name
-        return {"FOUND": FOUND, "NOTHING": NOTHING, "UNDECIDED": UNDECIDED}.get(outcome, UNTESTABLE)
+        return statuses[found[0].verdict.outcome]
 
 
 @history.command()
@@ -265,6 +290,6 @@ def explain(revision: str, file: Path, as_json: bool) -> None:
     from deconvoy.history.session import opened
 
     say = sayer()
-    with opened(file, say) as session:
+    with interruptible(say), opened(file, say) as session:
         found = explained(session, session.repository.revision(revision), say)
         tables.show_explanation(session, found, as_json=as_json)

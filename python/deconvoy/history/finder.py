@@ -201,8 +201,13 @@ class Finder:
         newer = [one for one in self.known if one.position >= self.high]
         if not able or (len(able) < 2 and not (older or newer)):
             several = self.high - self.low + 1
-            built = several - len([p for p in self.failed if self.low <= p <= self.high])
-            return Verdict(Outcome.UNTESTABLE, f"{built} of {several} revisions can be measured")
+            bad = len([p for p in self.failed if self.low <= p <= self.high])
+            why = f"0 of {several} revisions can be measured"
+            if bad < several:
+                why = (
+                    f"{bad} of {several} revisions cannot be measured, and one alone tells nothing"
+                )
+            return Verdict(Outcome.UNTESTABLE, why)
         first, last = self._near_end(able, 1), self._near_end(able, -1)
         wanted = [] if older else [first]
         wanted += [] if newer else [last]

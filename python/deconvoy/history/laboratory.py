@@ -11,7 +11,7 @@ import time
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -58,12 +58,12 @@ class Laboratory:
         self.rounds.update(comparable(known, self.machine))
         self.failures.update(self.store.failures(self.builder.recipe, self.measure_name))
         kinds = {self.project.readers[name].kind for name, _ in self.project.metric.uses}
-        self._needs_quiet = not kinds <= set(COUNTS)
+        self._needs_quiet = self.project.quiet and not kinds <= set(COUNTS)
         self._quiet = machine.Quiet(self._waits)
         kinds = {reader.kind for reader in self.project.readers.values()}
         if kinds & set(TRACED) and shutil.which("strace") is None:
             raise UserError("[read] counts system calls: strace is not installed (Debian: strace)")
-        self._lacking: dict[str, set[str]] = defaultdict(set)
+        self._lacking: dict[str, dict[str, str]] = defaultdict(dict)
         self._round_s: list[float] = []
 
     def _waits(self, foreign_cores: float) -> None:
@@ -77,17 +77,17 @@ class Laboratory:
     def build(self, sources: Sequence[Source], done: Callable[[Source], None]) -> None:
         """Builds those that are not built, several at a time; `done` is called after each."""
         by_key = {one.key: one for one in sources if one.key not in self.failures}
-        with ThreadPoolExecutor(max(self.jobs, 1)) as pool:
+        pool = ThreadPoolExecutor(max(self.jobs, 1))
+        try:
             waiting = {pool.submit(self.builder.ensure, one): one for one in by_key.values()}
-            try:
-                for future, source in waiting.items():
-                    failure = future.result()
-                    if failure is not None:
-                        self._failed(source, failure)
-                    done(source)
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+            for future in as_completed(waiting):
+                failure = future.result()
+                if failure is not None:
+                    self._failed(waiting[future], failure)
+                done(waiting[future])
+        finally:
+            # When we are interrupted those under way are ended by whoever is told so.
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def ensure(self, source: Source) -> bool:
         """Whether a revision is built."""
@@ -105,9 +105,17 @@ class Laboratory:
 
     def _believe(self, source: Source, what: str, text: str) -> None:
         """Raises UserError when the same was said of several builds, and none was ever well."""
-        self._lacking[what].add(source.key)
-        if len(self._lacking[what]) >= BELIEVED_AFTER:
-            raise UserError(f"{self.project.file.name}: {text}")
+        several = self._lacking[what]
+        several[source.key] = text
+        if len(several) >= BELIEVED_AFTER:
+            self.blame_the_project()
+
+    def blame_the_project(self) -> None:
+        """Raises UserError if a build or a number failed in a way that only the project file can
+        mend, and nothing was ever well."""
+        for several in self._lacking.values():
+            for text in several.values():
+                raise UserError(f"{self.project.file.name}: {text}")
 
     # What is known.
 
@@ -212,6 +220,7 @@ class Laboratory:
             if told.failure is not None:
                 return told.failure
             printed, counted = told.printed, told.counted
+        values: dict[str, float] = {}
         with tempfile.TemporaryDirectory() as own:
             if of_calls:
                 calls = Path(own, "calls")
@@ -224,16 +233,22 @@ class Laboratory:
                 told = one_run(command, folder, profiled, limit_s)
                 if told.failure is not None:
                     return told.failure
-                counted |= locks.totals(Path(own))
-        values = {}
+                try:
+                    counted |= locks.totals(Path(own))
+                except NoNumber as error:
+                    return self._unread(source, "locks", error)
         for name, reader in project.readers.items():
             try:
                 values[name] = reader.read(printed, counted)
             except NoNumber as error:
-                if not self.rounds:
-                    self._believe(source, "read", f"read.{name}: {error}")
-                return Failure(f"read {name}", str(error))
+                return self._unread(source, name, error)
         return values
+
+    def _unread(self, source: Source, name: str, error: NoNumber) -> Failure:
+        """Raises UserError when no build had the number."""
+        if not self.rounds:
+            self._believe(source, "read", f"read.{name}: {error}")
+        return Failure(f"read {name}", str(error))
 
 
 def comparable(known: Mapping[str, list[Round]], here: int) -> dict[str, list[Round]]:

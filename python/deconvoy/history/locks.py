@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from deconvoy import _native
+from deconvoy.history.metric import NoNumber
 from deconvoy.preload import counting_mutexes as environment
 
 __all__ = ["Lock", "Profile", "environment", "profile", "totals"]
@@ -93,6 +94,14 @@ def _add(found: dict[str | tuple[str, ...], Lock], name: str, site: Mapping[str,
 
 
 def totals(folder: Path) -> dict[str, float]:
-    """How many locks were taken, and of these, how many were not free."""
+    """How many locks were taken, and of these, how many were not free.
+
+    Raises NoNumber when the library was not loaded.
+    """
     whole = profile(folder)
+    if not whole.processes:
+        raise NoNumber(
+            "no locks were counted: the preloaded library was not loaded, as into a program that "
+            "is statically linked"
+        )
     return {"locks": float(whole.taken), "contended": float(whole.contended)}

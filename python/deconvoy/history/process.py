@@ -52,6 +52,10 @@ class Ended:
         return f"exit status {self.status}"
 
 
+class Stopped(Exception):
+    """We are ending: how a program has ended says nothing of it."""
+
+
 class WaitsForInput(Exception):
     """A step that reads what nobody will type."""
 
@@ -70,7 +74,7 @@ def run(
     What it prints goes to `output`, and so does what it complains of, unless that has its own.
     `watch_input`: its input stays open, and it is ended when it reads from it.
 
-    Raises OSError when there is no such program, and WaitsForInput.
+    Raises OSError when there is no such program, WaitsForInput, and Stopped.
     """
     guard.ready()
     given, kept_open = os.pipe() if watch_input else (os.open(os.devnull, os.O_RDONLY), -1)
@@ -99,6 +103,8 @@ def run(
         os.close(given)
         if kept_open >= 0:
             os.close(kept_open)
+    if guard.stopping:
+        raise Stopped
     if limit.waits:
         raise WaitsForInput
     return Ended(process.returncode, seconds, usage, limit.why)

@@ -24,7 +24,7 @@ KEYS = {
     "build": {"steps", "folder", "inputs", "keep", "limit", "environment"},
     "benchmark": {"folder", "steps", "command", "threads", "repeats", "limit", "environment"},
     "read": None,
-    "metric": {"value", "better", "least"},
+    "metric": {"value", "better", "least", "quiet"},
     "search": {"confidence", "runs", "confirming"},
     "store": {"address", "cache", "size"},
 }
@@ -89,6 +89,7 @@ class Project:
     metric: Expression
     better: str
     least: float
+    quiet: bool = True
     search: dict[str, Any] = field(default_factory=dict)
     store: str | None = None
     cache: Path | None = None
@@ -188,6 +189,7 @@ def parse(data: Mapping[str, Any], file: Path) -> Project:
         metric=expression,
         better=better,
         least=_share(metric.get("least", "5%")),
+        quiet=_yes_or_no(metric, "quiet", "metric", True),
         search=_search(tables["search"]),
         store=text(store, "address", "store", None),
         cache=_optional_path(store, file.parent),
@@ -211,6 +213,13 @@ def text(table: Mapping[str, Any], key: str, where: str, default: Any = ...) -> 
         raise UserError(f"{where}.{key} is missing")
     if found is not default and (not isinstance(found, str) or not found.strip()):
         raise UserError(f"{where}.{key} is a text, not {found!r}")
+    return found
+
+
+def _yes_or_no(table: Mapping[str, Any], key: str, where: str, default: bool) -> bool:
+    found = table.get(key, default)
+    if not isinstance(found, bool):
+        raise UserError(f"{where}.{key} is true or false, not {found!r}")
     return found
 
 

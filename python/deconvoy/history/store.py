@@ -200,6 +200,12 @@ class Store:
         with self._engine.connect() as connection:
             return [float(row.seconds) for row in connection.execute(query)]
 
+    def built_keys(self, recipe: str) -> set[str]:
+        """Keys of the builds that ended well."""
+        query = sql.select(builds.c.key).where(builds.c.recipe == recipe)
+        with self._engine.connect() as connection:
+            return {row.key for row in connection.execute(query.where(builds.c.failure.is_(None)))}
+
     def failures(self, recipe: str, measure: str) -> dict[str, Failure]:
         """What cannot be measured, by the key of its build. What went well later is none."""
         found: dict[str, Failure] = {}
