@@ -1,0 +1,164 @@
+"""The library that counts a program's mutexes, and the reader of what it leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from deconvoy import _native
+from deconvoy.history import locks
+from deconvoy.interpreters import find_interpreters
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+HERE = Path(__file__).parent
+THREADS, TIMES = 3, 20_000
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("locks") / "locks"
+    options = ["-O2", "-g", "-Wall", "-o", str(place), str(HERE / "locks.c"), "-lpthread"]
+    subprocess.run(["cc", *options], check=True)
+    return place
+
+
+@pytest.fixture(scope="module")
+def folder(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a run leaves: it answers as it does without the library."""
+    command = [str(program), str(THREADS), str(TIMES)]
+    subprocess.run(command, check=True)
+    place = tmp_path_factory.mktemp("profile")
+    subprocess.run(command, check=True, env=locks.environment(place))
+    return place
+
+
+def test_every_acquisition_is_counted_once(folder: Path) -> None:
+    whole = locks.profile(folder)
+    # The program, and the child that it forks.
+    assert (whole.processes, whole.uncounted) == (2, 0)
+    named = {lock.name: lock for lock in whole.locks}
+    shared = named["shared_mutex (locks)"]
+    assert shared.taken == (THREADS + 1) * TIMES
+    assert 0 <= shared.contended <= shared.taken
+    assert shared.most.stack[:3] == ("take_it", "count_one", "worker")
+    readers = named["readers_and_writers (locks)"]
+    assert {one.kind: one.taken for one in readers.callers.values()} == {
+        "read lock": 2,
+        # The second is refused: it would wait for itself.
+        "write lock": 2,
+    } or sum(one.taken for one in readers.callers.values()) == 4
+    assert named["spinning (locks)"].most.kind == "spin lock"
+    assert named["spinning (locks)"].taken == 1
+
+
+def test_locks_on_the_heap_are_told_by_who_takes_them(folder: Path) -> None:
+    heap = [one for one in locks.profile(folder).locks if one.name == "a lock on the heap"]
+    functions = {name for lock in heap for caller in lock.callers.values() for name in caller.stack}
+    assert {"main", "dies_with", "finds_it_taken"} <= functions
+    # Of those that were taken already: the second attempt of each.
+    assert sum(one.contended for one in heap) >= 3
+
+
+def test_totals_are_those_of_all_processes(folder: Path) -> None:
+    whole = locks.profile(folder)
+    found = locks.totals(folder)
+    assert found == {"locks": float(whole.taken), "contended": float(whole.contended)}
+
+
+def test_more_threads_than_there_are_tables(program: Path, tmp_path: Path) -> None:
+    """Some share one."""
+    command = [str(program), "50", "40", "12"]
+    subprocess.run(command, check=True, env=locks.environment(tmp_path))
+    named = {lock.name: lock for lock in locks.profile(tmp_path).locks}
+    assert named["shared_mutex (locks)"].taken == (50 * 12 + 1) * 40
+
+
+def test_an_interpreter_runs_as_it_does_without(tmp_path: Path) -> None:
+    served = [one for one in find_interpreters() if one.can_be_served]
+    if not served:
+        pytest.skip("no CPython with a GIL")
+    code = (
+        "import threading, os\n"
+        "t = [threading.Thread(target=sum, args=(range(10**5),)) for _ in range(4)]\n"
+        "[one.start() for one in t]; [one.join() for one in t]\n"
+        "if os.fork() == 0: os._exit(0)\n"
+        "os.wait(); print('whole')\n"
+    )
+    done = subprocess.run(
+        [str(served[0].path), "-c", code],
+        env=locks.environment(tmp_path),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == ("whole\n", "")
+    assert locks.profile(tmp_path).taken > 100
+
+
+def test_where_it_cannot_write_it_does_nothing(program: Path, tmp_path: Path) -> None:
+    subprocess.run(
+        [str(program), "2", "10"], check=True, env=locks.environment(tmp_path / "no" / "folder")
+    )
+    with pytest.raises(locks.NoNumber, match="the preloaded library was not loaded"):
+        locks.totals(tmp_path)
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
+def test_names_of_cpp(tmp_path: Path) -> None:
+    source = tmp_path / "it.cpp"
+    source.write_text(
+        "#include <mutex>\n#include <thread>\nnamespace app { struct Cache {\n"
+        "  std::mutex guard; long n = 0;\n"
+        "  __attribute__((noinline)) void put() { std::lock_guard<std::mutex> l(guard); n++; }\n"
+        "}; Cache cache; }\n"
+        "int main() { std::thread t([] { for (int i = 0; i < 1000; i++) app::cache.put(); });\n"
+        "  t.join(); return app::cache.n != 1000; }\n"
+    )
+    command = ["c++", "-O1", "-o", str(tmp_path / "it"), str(source), "-lpthread"]
+    subprocess.run(command, check=True)
+    place = tmp_path / "profile"
+    place.mkdir()
+    subprocess.run([str(tmp_path / "it")], check=True, env=locks.environment(place))
+    (lock,) = [one for one in locks.profile(place).locks if one.taken == 1000]
+    assert lock.name == "app::cache (it)"
+    assert "app::Cache::put()" in lock.most.stack
+
+
+damages = st.lists(
+    st.tuples(
+        st.one_of(
+            st.integers(0, 4096),
+            # Maps; the tables; the samples.
+            st.integers(4096, 12_000),
+            st.integers(4096 + (1 << 20), 4096 + (1 << 20) + 20_000),
+            st.integers(3_149_824, 3_149_824 + 40_000),
+        ),
+        st.binary(min_size=1, max_size=32),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(damages, st.one_of(st.none(), st.integers(0, 20_000_000)))
+def test_a_damaged_profile_is_read_or_refused(
+    folder: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    damage: list[tuple[int, bytes]],
+    length: int | None,
+) -> None:
+    content = bytearray(sorted(folder.glob("*.locks"))[0].read_bytes())
+    for at, value in damage:
+        content[at : at + len(value)] = value
+    place = tmp_path_factory.getbasetemp() / "damaged.locks"
+    place.write_bytes(content[:length])
+    with suppress(_native.TraceError):
+        told = json.loads(_native.lock_profile_json(os.fspath(place)))
+        assert isinstance(told["locks"], list)
