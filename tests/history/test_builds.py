@@ -98,8 +98,8 @@ def test_what_fails_is_told_with_its_step_and_last_lines(session: Session, cache
     able = [laboratory.ensure(source) for source in chain.sources]
     assert able == [True, False, False, False, False, True]
     told = [laboratory.failures.get(source.key) for source in chain.sources]
-    assert told[1] == Failure("sh ./build", "exit status 3; it said last: one / two")
-    assert told[2] == Failure("sh ./build", "exit status 139; it said last: Segmentation fault")
+    assert told[1] == Failure("sh ./build", "exit status 3; it said: one / two")
+    assert told[2] == Failure("sh ./build", "exit status 139; it said: Segmentation fault")
     assert told[3] == Failure("sh ./build", WAITS)
     assert told[4] is not None and told[4].text.startswith("took longer than 2 s")
     assert laboratory.measure(chain.sources[0]) == 1.0

@@ -124,7 +124,7 @@ def test_failures_of_one_reason_are_one_span(history: Deconvoy, tmp_path: Path) 
     done = history("run")
     assert done.returncode == 0, done.stderr
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("not measured")]
-    assert "(3 revisions): sh ./build: exit status 1; it said last: no compiler 1" in line
+    assert "(3 revisions): sh ./build: exit status 1; it said: no compiler 1" in line
     # One of the broken ones, or that after them.
     found = json.loads(history("find", "--json").stdout)[0]
     assert len(found["revisions"]) == 4

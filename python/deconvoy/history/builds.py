@@ -169,7 +169,7 @@ class Builder:
             if ended.well:
                 return None
             said = last_lines(output, begin)
-        return Failure(told, f"{ended.how()}; it said last: {said}" if said else ended.how())
+        return Failure(told, f"{ended.how()}; it said: {said}" if said else ended.how())
 
     def _trim(self, place: Path) -> None:
         """Leaves what is to be kept."""

@@ -320,7 +320,7 @@ def one_run(command: list[str], folder: Path, environment: dict[str, str], limit
             return Told(failure=Failure("run", f"{command[0]}: {error.strerror}"))
         if not ended.well:
             said = last_lines(complaints) or last_lines(output)
-            text = f"{ended.how()}; it said last: {said}" if said else ended.how()
+            text = f"{ended.how()}; it said: {said}" if said else ended.how()
             return Told(failure=Failure("run", text))
         output.seek(0)
         printed = output.read().decode(errors="replace")

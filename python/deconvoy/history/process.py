@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import resource
 import signal
 import subprocess
@@ -27,8 +28,13 @@ SURE_AFTER = 4
 READ = "63" if platform.machine() == "aarch64" else "0"
 
 # So much of what a failed step said is told.
-LAST_LINES = 5
+LAST_LINES = 3
 LINE = 300
+MOST = 1 << 18
+
+# A line that tells of an error, and what make says of its own.
+ERROR = re.compile(r"\b(error|fatal|undefined reference|cannot|not found|no such)\b", re.IGNORECASE)
+MAKE = re.compile(r"g?make(\[\d+\])?: (\*\*\*|Entering|Leaving)")
 
 
 @dataclass(frozen=True)
@@ -162,9 +168,12 @@ class Limit:
 
 
 def last_lines(file: IO[bytes], begin: int = 0) -> str:
-    """The end of what was printed, from a place in the file on, in one line."""
+    """What was said of errors, from a place in the file on, in one line; the end, if nothing was.
+    What make says when it ends is no news."""
     size = file.seek(0, os.SEEK_END)
-    file.seek(max(begin, size - LAST_LINES * 4096))
+    file.seek(max(begin, size - MOST))
     text = file.read().decode(errors="replace")
     lines = [line.strip()[:LINE] for line in text.splitlines() if line.strip()]
-    return " / ".join(lines[-LAST_LINES:])
+    telling = [line for line in lines if not MAKE.match(line)] or lines
+    errors = [line for line in telling if ERROR.search(line)]
+    return " / ".join(errors[:LAST_LINES] or telling[-LAST_LINES:])
