@@ -132,8 +132,10 @@ def look_closer(session: Session, side: Side, threads: int) -> None:
     with tempfile.TemporaryDirectory() as own:
         if shutil.which("strace") is not None:
             calls = Path(own, "calls")
-            checked(side, one_run(traced(command, calls), folder, environment, limit_s))
-            side.calls[threads] = system_calls(calls.read_text())
+            done = one_run(traced(command, calls), folder, environment, limit_s)
+            # Where it may trace nobody, they are not counted.
+            if done.failure is None:
+                side.calls[threads] = system_calls(calls.read_text())
         profiled = locks.environment(Path(own), environment)
         checked(side, one_run(command, folder, profiled, limit_s))
         side.profiles[threads] = locks.profile(Path(own))

@@ -33,7 +33,9 @@ LINE = 300
 MOST = 1 << 18
 
 # A line that tells of an error, and what make says of its own.
-ERROR = re.compile(r"\b(error|fatal|undefined reference|cannot|not found|no such)\b", re.IGNORECASE)
+ERROR = re.compile(
+    r"\berror:|\bfatal\b|undefined reference|\bcannot\b|not found|no such", re.IGNORECASE
+)
 MAKE = re.compile(r"g?make(\[\d+\])?: (\*\*\*|Entering|Leaving)")
 
 

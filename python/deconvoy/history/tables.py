@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -321,4 +322,7 @@ def show_explanation(session: Session, found: Explanation, *, as_json: bool) -> 
     if not found.found:
         where.print("neither system time nor locks tell: the change is in what the threads compute")
     if not found.before.calls:
-        where.print("note: system calls are not counted: strace is not installed (Debian: strace)")
+        why = (
+            "may not trace here" if shutil.which("strace") else "is not installed (Debian: strace)"
+        )
+        where.print(f"note: system calls are not counted: strace {why}")
