@@ -16,41 +16,9 @@ from deconvoy.history.builds import WAITS
 from deconvoy.history.laboratory import comparable, system_calls
 from deconvoy.history.session import Session, opened
 from deconvoy.history.store import VERSION, Failure, Round, Store
-from generator import git
+from tiny import PROJECT, repository
 
-PROJECT = """
-[repository]
-path = "repository"
-range = "first..main"
-[build]
-steps = ["cp level built", "sh ./build"]
-inputs = ["level", "build"]
-limit = "5s"
-[benchmark]
-command = "sh -c 'echo TIME=$(cat {build}/built)'"
-threads = [1]
-repeats = 2
-[read]
-time = { pattern = "TIME=(.*)" }
-faults = "minor_faults"
-[metric]
-value = "time"
-"""
-
-
-def repository(folder: Path, revisions: list[dict[str, str]]) -> None:
-    """Revisions of what they write; `build` is a script that each may bring."""
-    folder.mkdir()
-    git(folder, "init", "--quiet", "--initial-branch=main")
-    for number, files in enumerate(revisions):
-        for name, text in ({"level": "1", "build": "true"} if number == 0 else {}).items():
-            (folder / name).write_text(text + "\n")
-        for name, text in files.items():
-            (folder / name).write_text(text + "\n")
-        git(folder, "add", "--all")
-        git(folder, "commit", "--quiet", "--allow-empty", "--message", f"Step {number}")
-        if number == 0:
-            git(folder, "tag", "first")
+LIMITED = PROJECT.replace('["level", "build"]', '["level", "build"]\nlimit = "5s"')
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +34,7 @@ def session(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Session]
     revisions, change = getattr(request, "param", ([{}, {"level": "2"}, {"docs": "x"}], ""))
     repository(tmp_path / "repository", revisions)
     old, _, new = change.partition(" => ")
-    (tmp_path / "deconvoy.toml").write_text(PROJECT.replace(old, new) if change else PROJECT)
+    (tmp_path / "deconvoy.toml").write_text(LIMITED.replace(old, new) if change else LIMITED)
     with opened(tmp_path / "deconvoy.toml") as found:
         yield found
 
@@ -105,7 +73,7 @@ def test_what_fails_is_told_with_its_step_and_last_lines(session: Session, cache
     assert laboratory.measure(chain.sources[0]) == 1.0
     assert laboratory.measure(chain.sources[5]) is None
     failure = laboratory.failures[chain.sources[5].key]
-    assert failure.step == "read time" and "gives 'none', which is no number" in failure.text
+    assert failure.step == "read level" and "gives 'none', which is no number" in failure.text
     # Nothing half made is left.
     kept = {path.name for path in (cache / "builds").iterdir() if path.is_dir()}
     assert kept == {chain.sources[0].key, chain.sources[5].key}
@@ -122,14 +90,14 @@ def test_a_recipe_that_waits_for_input_is_the_user_s(session: Session) -> None:
 
 
 @pytest.mark.parametrize(
-    "session", [([{}, {"level": "2"}], 'TIME=(.*)" => TAME=(.*)"')], indirect=True
+    "session", [([{}, {"level": "2"}], 'COUNT=(.*)" => COUMT=(.*)"')], indirect=True
 )
 def test_a_pattern_that_matches_nothing_is_the_user_s(session: Session) -> None:
     chain = session.chain()
     for source in chain.sources:
         assert session.laboratory.ensure(source)
     assert session.laboratory.measure(chain.sources[0]) is None
-    with pytest.raises(UserError, match="matches nothing in what the benchmark printed: TIME=2"):
+    with pytest.raises(UserError, match="matches nothing in what the benchmark printed: COUNT=2"):
         session.laboratory.measure(chain.sources[1])
 
 
@@ -294,7 +262,7 @@ def postgresql(tmp_path: Path) -> Iterator[str]:
 def test_a_team_s_store_on_a_server(postgresql: str, tmp_path: Path) -> None:
     repository(tmp_path / "repository", [{}, {"level": "2"}, {"level": "3"}])
     file = tmp_path / "deconvoy.toml"
-    file.write_text(PROJECT + f"[store]\naddress = '{postgresql}'\n")
+    file.write_text(LIMITED + f"[store]\naddress = '{postgresql}'\n")
     with opened(file) as session:
         for source in session.chain().sources:
             assert session.laboratory.ensure(source)

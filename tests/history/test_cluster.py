@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 from commandline import Deconvoy
-from test_builds import repository
-from test_history import write
+from tiny import repository, write
 
 pytest.importorskip("distributed", reason="a cluster of Dask")
 

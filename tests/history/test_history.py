@@ -19,8 +19,8 @@ from browser import CHROMIUM, Browser
 from commandline import DECONVOY, Deconvoy
 from generator import git
 from library import Library, make
-from test_builds import repository
 from test_repository import state
+from tiny import PROJECT, repository, write
 
 # Of locks, which are counted: no clock, and the same under any load.
 LOCKS = {"value": "locks[2] / 1000", "read": "locks = 'locks'", "better": "lower"}
@@ -128,31 +128,6 @@ def test_failures_of_one_reason_are_one_span(history: Deconvoy, tmp_path: Path) 
     # One of the broken ones, or that after them.
     found = json.loads(history("find", "--json").stdout)[0]
     assert len(found["revisions"]) == 4
-
-
-PROJECT = """
-[repository]
-path = "repository"
-range = "first..main"
-[build]
-steps = ["cp level built", "sh ./build"]
-inputs = ["level", "build"]
-[benchmark]
-command = "sh -c 'echo COUNT=$(cat {build}/built)'"
-threads = [1]
-repeats = 2
-[read]
-level = { pattern = "COUNT=(.*)" }
-[metric]
-value = "level"
-quiet = false
-"""
-
-
-def write(folder: Path, old: str = "", new: str = "") -> None:
-    """A project whose metric is a count, which needs no quiet machine."""
-    text = PROJECT.replace(old, new) if old else PROJECT
-    (folder / "deconvoy.toml").write_text(text)
 
 
 @pytest.mark.parametrize(

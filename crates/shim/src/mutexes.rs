@@ -163,11 +163,12 @@ impl Profile {
         let header = self.header();
         let used = header.maps.load(Ordering::Relaxed) as usize;
         if used < MAPS_BYTES {
-            // SAFETY: what is left of the place for maps; `MAPPING` keeps others off.
-            let read = unsafe {
-                let place = self.0.add(MAPS_AT + used);
-                sys::read_whole(b"/proc/self/maps\0", place, MAPS_BYTES - used)
+            // SAFETY: what is left of the place for maps, in the mapping; `MAPPING` keeps others
+            // off, and what is before `header.maps` is not touched.
+            let place = unsafe {
+                core::slice::from_raw_parts_mut(self.0.add(MAPS_AT + used), MAPS_BYTES - used)
             };
+            let read = sys::read_file(b"/proc/self/maps\0", place);
             header.maps.store((used + read) as u64, Ordering::Relaxed);
         }
         MAPPING.store(0, Ordering::Release);

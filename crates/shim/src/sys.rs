@@ -293,7 +293,7 @@ pub fn map_new_file(path: &[u8], bytes: usize) -> Option<*mut u8> {
     at
 }
 
-/// Reads the start of a file into `place`; how many bytes. `path` ends with a zero byte.
+/// Reads a file into `place`, as far as there is room; how many bytes. `path` ends with a zero byte.
 pub fn read_file(path: &[u8], place: &mut [u8]) -> usize {
     const AT_FDCWD: usize = -100isize as usize;
     const READ_ONLY: usize = 0o2_000_000;
@@ -304,37 +304,14 @@ pub fn read_file(path: &[u8], place: &mut [u8]) -> usize {
     let file =
         unsafe { syscall(number::OPENAT, [AT_FDCWD, path.as_ptr() as usize, READ_ONLY, 0, 0, 0]) };
     let Ok(file) = usize::try_from(file) else { return 0 };
-    let (at, room) = (place.as_mut_ptr() as usize, place.len());
-    // SAFETY: the kernel writes at most `room` bytes to `place`; the descriptor is ours.
-    let read = unsafe { syscall(number::READ, [file, at, room, 0, 0, 0]) };
-    // SAFETY: the descriptor is ours.
-    unsafe { syscall(number::CLOSE, [file, 0, 0, 0, 0, 0]) };
-    usize::try_from(read).unwrap_or(0)
-}
-
-/// Reads all of a file of the kernel's, piece by piece, as far as there is room; how many bytes.
-/// `path` ends with a zero byte.
-///
-/// # Safety
-/// `place` is `room` bytes that nobody else writes.
-#[cfg(feature = "mutexes")]
-pub unsafe fn read_whole(path: &[u8], place: *mut u8, room: usize) -> usize {
-    const AT_FDCWD: usize = -100isize as usize;
-    const READ_ONLY: usize = 0o2_000_000;
-    if path.last() != Some(&0) {
-        return 0;
-    }
-    // SAFETY: the path is zero-terminated.
-    let file =
-        unsafe { syscall(number::OPENAT, [AT_FDCWD, path.as_ptr() as usize, READ_ONLY, 0, 0, 0]) };
-    let Ok(file) = usize::try_from(file) else { return 0 };
     let mut length = 0;
-    while length < room {
-        let to = place as usize + length;
-        // SAFETY: the kernel writes to what is left of the place; the descriptor is ours.
-        let read = unsafe { syscall(number::READ, [file, to, room - length, 0, 0, 0]) };
+    // Some of the kernel's files come in pieces.
+    while let Some(rest) = place.get_mut(length..).filter(|rest| !rest.is_empty()) {
+        let (at, room) = (rest.as_mut_ptr() as usize, rest.len());
+        // SAFETY: the kernel writes at most `room` bytes to what is left; the descriptor is ours.
+        let read = unsafe { syscall(number::READ, [file, at, room, 0, 0, 0]) };
         match usize::try_from(read) {
-            Ok(read) if read > 0 => length += read,
+            Ok(read) if read > 0 => length += read.min(room),
             _ => break,
         }
     }

@@ -84,19 +84,27 @@ class Drawing:
     figure: Figure
 
     def svg(self) -> str:
-        """The picture alone, to stand in a page or in a file."""
-        file = io.StringIO()
-        with matplotlib.rc_context(STYLE):
-            self.figure.savefig(file, format="svg", metadata={"Date": None})
-        text = file.getvalue()
-        return text[text.index("<svg") :]
+        return svg_of(self.figure)
 
     def png(self) -> bytes:
-        """On white, for where an SVG cannot be shown."""
-        file = io.BytesIO()
-        with matplotlib.rc_context(STYLE):
-            self.figure.savefig(file, format="png", dpi=150, facecolor="white")
-        return file.getvalue()
+        return png_of(self.figure)
+
+
+def svg_of(figure: Figure) -> str:
+    """The picture alone, to stand in a page or in a file."""
+    file = io.StringIO()
+    with matplotlib.rc_context(STYLE):
+        figure.savefig(file, format="svg", metadata={"Date": None})
+    text = file.getvalue()
+    return text[text.index("<svg") :]
+
+
+def png_of(figure: Figure) -> bytes:
+    """On white, for where an SVG cannot be shown."""
+    file = io.BytesIO()
+    with matplotlib.rc_context(STYLE):
+        figure.savefig(file, format="png", dpi=150, facecolor="white")
+    return file.getvalue()
 
 
 def drawings(result: Result) -> Iterator[Drawing]:

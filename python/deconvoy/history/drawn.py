@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -42,19 +41,6 @@ class Drawn:
     last: float
     top: float
     bottom: float
-
-    def svg(self) -> str:
-        file = io.StringIO()
-        with matplotlib.rc_context(STYLE):
-            self.figure.savefig(file, format="svg", metadata={"Date": None})
-        text = file.getvalue()
-        return text[text.index("<svg") :]
-
-    def png(self) -> bytes:
-        file = io.BytesIO()
-        with matplotlib.rc_context(STYLE):
-            self.figure.savefig(file, format="png", dpi=150, facecolor="white")
-        return file.getvalue()
 
 
 def draw(graph: Graph) -> Drawn:

@@ -10,6 +10,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from deconvoy import __version__
+from deconvoy.bench.drawings import svg_of
 from deconvoy.bench.pages import in_colours
 from deconvoy.bench.pages import part as part_of_result
 from deconvoy.history.drawn import Drawn
@@ -42,7 +43,7 @@ def render(graph: Graph, drawn: Drawn) -> str:
         nothing=f"none of {100 * project.least:g} % and more is seen",
         notes=[alarm_note(graph)],
         spans=span_lines(graph.chain, graph.spans),
-        svg=in_colours(drawn.svg(), f"{project.metric.text} against revisions"),
+        svg=in_colours(svg_of(drawn.figure), f"{project.metric.text} against revisions"),
         data=Markup(json_for_page(data_of(graph, drawn))),
         footer=f"deconvoy {__version__}; {project.benchmark.command}",
         style=Markup(part_of_result("result.css") + part("history.css")),

@@ -145,6 +145,7 @@ def show_graph(
     session: Session, html: Path | None, svg: Path | None, png: Path | None, *, as_json: bool
 ) -> None:
     """Raises UserError when nothing was measured yet, or a file cannot be written."""
+    from deconvoy.bench.drawings import png_of, svg_of
     from deconvoy.history.drawn import draw
     from deconvoy.history.graph import graph
     from deconvoy.history.page import alarm_note, render, told_of
@@ -157,8 +158,8 @@ def show_graph(
     if html or svg or png:
         drawn = draw(made)
         contents |= {html: render(made, drawn)} if html else {}
-        contents |= {svg: drawn.svg()} if svg else {}
-        contents |= {png: drawn.png()} if png else {}
+        contents |= {svg: svg_of(drawn.figure)} if svg else {}
+        contents |= {png: png_of(drawn.figure)} if png else {}
     for place, content in contents.items():
         try:
             write_whole(place, content, mode=0o644)
