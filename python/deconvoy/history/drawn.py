@@ -69,7 +69,9 @@ def _draw(graph: Graph) -> Drawn:
             point = marked.point
             axes.axvspan(point.first - 0.5, point.last + 0.5, color=COLOURS[1], alpha=0.13, lw=0)
             axes.axvline(point.position - 0.5, color=COLOURS[1], linewidth=1.2, linestyle="--")
-    figure.canvas.draw()
+    figure.draw_without_rendering()
+    # Where its panels are now they stay: a file's own resolution would move them a bit.
+    figure.set_layout_engine("none")
     box = several[0].get_position()
     bottom = several[-1].get_position().y0
     low, high = several[0].get_xlim()

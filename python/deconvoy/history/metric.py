@@ -64,7 +64,7 @@ class Reader:
 def number(found: Any, what: str, printed: str) -> float:
     """Raises NoNumber."""
     if found is None:
-        shown = " / ".join(printed.split("\n"))[-SHOWN:].strip() or "nothing"
+        shown = " / ".join(printed.split("\n")[-SHOWN:]).strip(" /")[-SHOWN:] or "nothing"
         raise NoNumber(f"{what} matches nothing in what the benchmark printed: {shown}")
     try:
         value = float(found)
