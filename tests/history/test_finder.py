@@ -14,8 +14,8 @@ from deconvoy.history.finder import Finder, Limits, Outcome, Verdict, Wish
 from deconvoy.history.fossil import Fossil
 from deconvoy.history.git import Git
 from deconvoy.history.repository import Repository
-from deconvoy.history.walk import Busy, Found
-from generator import fossil_repository, git_repository, history
+from deconvoy.history.walk import Busy, Found, Search
+from generator import Commit, fossil_repository, git_repository, history
 from simulated import LEAST, World, mark_of, world
 
 REVISIONS, REPOSITORIES, TRIALS = 1000, 5, 100
@@ -220,3 +220,84 @@ def test_repositories_agree(tmp_path: Path) -> None:
 
     assert shape(one) == shape(other)
     assert one.chain.weights == other.chain.weights
+
+
+# What is planted by hand.
+
+
+def planted(folder: Path, shape: list[tuple[tuple[int, ...], float]]) -> World:
+    """A repository of commits with these parents (as numbers of commits, from 1 on) and levels."""
+    commits = [
+        Commit(mark, parents, mark, False) for mark, (parents, _) in enumerate(shape, start=1)
+    ]
+    names = git_repository(folder / "planted", commits)
+    repository = Git(folder / "planted")
+    return world(commits, repository, names[1], names[len(commits)])
+
+
+def search_of(of: World, shape: list[tuple[tuple[int, ...], float]]) -> Search:
+    search, bench = of.search(1, None, step=0.0, noise=0.01, broken=0.0)
+    bench.level = lambda source: shape[mark_of(source) - 1][1]
+    return search
+
+
+# 1 to 3 on the trunk, where 3 changes the level, too; 4 to 6 leave it at 2, and 5 doubles it; the
+# merge, 7, has both.
+LEFT_BEFORE = [((), 10), ((1,), 10), ((2,), 5), ((2,), 10), ((4,), 20), ((5,), 20), ((3, 6), 10)]
+
+
+def test_a_branch_that_left_before_another_change_is_searched_by_itself(tmp_path: Path) -> None:
+    of = planted(tmp_path, LEFT_BEFORE)
+    found = search_of(of, LEFT_BEFORE).through(of.chain, low=1)
+    # From 2 to the merge there are two changes: 3 halves it, the merge doubles it again.
+    assert found.verdict.outcome in (Outcome.FOUND, Outcome.NOTHING)
+    all_of_them = search_of(of, LEFT_BEFORE).all(of.chain)
+    assert [names(one) for one in all_of_them] == [[3], [5]]
+
+
+# Two branches from 2, one of which changes the level, merged at once.
+OCTOPUS = [((), 1), ((1,), 1), ((2,), 1), ((2,), 2), ((2,), 1), ((3, 4, 5), 2), ((6,), 2)]
+
+
+def test_branches_that_are_merged_at_once_are_not_one_after_the_other(tmp_path: Path) -> None:
+    of = planted(tmp_path, OCTOPUS)
+    found = search_of(of, OCTOPUS).through(of.chain)
+    assert names(found) == [6] and found.inside is None
+
+
+def test_what_was_measured_inside_is_no_end() -> None:
+    """A range that has grown: what is known lies in its middle."""
+    finder = Finder([1.0] * 200, Limits(LEAST))
+    chosen = random.Random(1)
+    for position in (90, 110):
+        for _ in range(6):
+            finder.measured(position, chosen.gauss(0, 0.02))
+    finder.known_runs = finder.runs
+    verdict = carry_out(finder, line(200, 180, 0.3), 0.02, 1)
+    assert verdict.outcome is Outcome.FOUND and verdict.positions == (180,)
+
+
+def test_the_newest_that_does_not_run_is_not_replaced_by_the_oldest() -> None:
+    finder = Finder([1.0] * 1000, Limits(LEAST))
+    verdict = carry_out(finder, line(1000, 990, 0.2), 0.02, 1, broken={999})
+    assert verdict.outcome is Outcome.FOUND and verdict.positions == (990,)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.4, 0.7])
+def test_many_old_ones_that_no_compiler_takes(share: float) -> None:
+    first = round(1000 * share)
+    finder = Finder([1.0] * 1000, Limits(LEAST))
+    verdict = carry_out(finder, line(1000, 900, 0.3), 0.02, 1, broken=set(range(first)))
+    assert verdict.outcome is Outcome.FOUND and verdict.positions == (900,)
+    assert len(finder.failed) < 30
+
+
+def test_what_was_known_before_is_no_expense() -> None:
+    finder = Finder([1.0] * 100, Limits(LEAST, runs=200))
+    chosen = random.Random(1)
+    for position in range(0, 100, 2):
+        for _ in range(6):
+            finder.measured(position, (0.3 if position >= 41 else 0.0) + chosen.gauss(0, 0.02))
+    finder.known_runs = finder.runs
+    verdict = carry_out(finder, line(100, 41, math.expm1(0.3)), 0.02, 1)
+    assert verdict.outcome is Outcome.FOUND and verdict.positions == (41,)

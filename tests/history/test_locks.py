@@ -61,8 +61,8 @@ def test_locks_on_the_heap_are_told_by_who_takes_them(folder: Path) -> None:
     heap = [one for one in locks.profile(folder).locks if one.name == "a lock on the heap"]
     functions = {name for lock in heap for caller in lock.callers.values() for name in caller.stack}
     assert {"main", "dies_with", "finds_it_taken"} <= functions
-    # Of those that were taken already: the second attempt of each.
-    assert sum(one.contended for one in heap) >= 3
+    # The one that waits for what is taken already, for a moment; one refuses to.
+    assert sum(one.contended for one in heap) >= 2
 
 
 def test_totals_are_those_of_all_processes(folder: Path) -> None:

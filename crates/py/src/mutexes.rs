@@ -177,6 +177,8 @@ fn samples(data: &[u8]) -> HashMap<u64, Stack<'_>> {
 /// A line of the maps that is of a file.
 struct Mapping {
     range: Range<u64>,
+    /// It has code.
+    runs: bool,
     offset: u64,
     path: String,
 }
@@ -290,13 +292,18 @@ fn mapping(line: &str) -> Option<Mapping> {
     let mut parts = line.split_ascii_whitespace();
     let (begin, end) = parts.next()?.split_once('-')?;
     let range = u64::from_str_radix(begin, 16).ok()?..u64::from_str_radix(end, 16).ok()?;
-    let offset = u64::from_str_radix(parts.nth(1)?, 16).ok()?;
+    let runs = parts.next()?.contains('x');
+    let offset = u64::from_str_radix(parts.next()?, 16).ok()?;
     let path = parts.skip(2).collect::<Vec<_>>().join(" ");
-    (range.start < range.end).then_some(Mapping { range, offset, path })
+    (range.start < range.end).then_some(Mapping { range, runs, offset, path })
 }
 
 /// The file behind some mappings, and its unwind tables to the unwinder.
 fn image(path: &str, mappings: &[Mapping], unwinder: &mut Native<Vec<u8>>) -> Option<Image> {
+    // Data that a program has mapped may be of any size, and a device has no end.
+    if !mappings.iter().any(|one| one.runs) || !fs::metadata(path).ok()?.is_file() {
+        return None;
+    }
     let data = fs::read(path).ok()?;
     let file = object::File::parse(&*data).ok()?;
     let first = mappings.iter().min_by_key(|one| one.range.start)?;

@@ -42,6 +42,9 @@ const LAST_SAMPLE: u64 = 1 << 12;
 
 const EBUSY: c_int = 16;
 
+/// glibc has room for the values of the first keys in each thread's own descriptor.
+const KEYS_AT_HAND: Key = 32;
+
 unsafe extern "C" fn keep(_: *mut c_void) {}
 
 /// Begins a profile, if one is wanted.
@@ -49,7 +52,15 @@ pub fn begin() {
     if config::get().mutexes_folder.is_empty() {
         return;
     }
+    // In a program without threads an older glibc has not all of what is called.
+    if !real::complete() {
+        return;
+    }
     let Some(key) = real::key_create(keep) else { return };
+    // For later ones the C library allocates, which a lock inside an allocator cannot bear.
+    if key >= KEYS_AT_HAND {
+        return;
+    }
     KEY.store(key, Ordering::Relaxed);
     open();
     real::at_fork_in_child(forked);
@@ -323,24 +334,20 @@ lock!(pthread_spin_lock, spin_lock, kind::SPIN, c"pthread_spin_lock", c"pthread_
 
 profiled!(pthread_mutex_trylock, try_lock, "rsi", "rdx", "rcx", "x1", "x2", "x3");
 
-/// What fails is no acquisition, but a lock that was not free.
+/// What fails is no acquisition, and nobody waits.
 unsafe extern "C" fn try_lock(lock: *mut c_void, caller: usize, sp: usize, fp: usize) -> c_int {
     static REAL: Real = Real::new(c"pthread_mutex_trylock");
     // SAFETY: the type is POSIX's, and the lock is the caller's.
     let answer = unsafe { REAL.typed::<One>()(lock) };
+    if answer == EBUSY {
+        return answer;
+    }
     let profile = Profile::get();
     if let Some((profile, site)) =
         profile.and_then(|one| Some((one, one.site(lock as u64, caller as u64, kind::MUTEX)?)))
+        && site.taken.fetch_add(1, Ordering::Relaxed) == 0
     {
-        let before = site.taken.load(Ordering::Relaxed);
-        if answer == EBUSY {
-            site.contended.fetch_add(1, Ordering::Relaxed);
-        } else {
-            site.taken.fetch_add(1, Ordering::Relaxed);
-        }
-        if before == 0 {
-            profile.sample(site, caller as u64, sp, fp);
-        }
+        profile.sample(site, caller as u64, sp, fp);
     }
     answer
 }

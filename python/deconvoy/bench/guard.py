@@ -25,7 +25,11 @@ while IFS= read -r line; do
     name=${line#* }
     case $line in
         begun*) groups="$groups$name " ;;
-        ended*) groups="${groups%% $name *} ${groups#* $name }" ;;
+        ended*)
+            case $groups in
+                *" $name "*) groups="${groups%% $name *} ${groups#* $name }" ;;
+            esac
+            ;;
         half*) set -- "$@" "$name" ;;
         whole*)
             for folder; do

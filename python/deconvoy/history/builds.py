@@ -14,9 +14,10 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from deconvoy.bench.guard import guard
+from deconvoy.files import write_whole
 from deconvoy.history.process import WaitsForInput, last_lines, run
-from deconvoy.history.project import Project, filled, short_hash
-from deconvoy.history.repository import Revision
+from deconvoy.history.project import NOT_OF_A_BENCHMARK, Project, filled, short_hash
+from deconvoy.history.repository import LOCAL_TO_A_REPOSITORY, Revision
 from deconvoy.history.store import Failure, Store
 
 # In a build's folder: the files of the revision, those of the benchmark, what the steps printed,
@@ -26,7 +27,7 @@ TREE, BENCHMARK, LOG, DONE = "tree", "benchmark", "log.txt", "done.json"
 WAITS = "waits for input, which nobody will type: make it ask nothing (an option, or `yes |`)"
 
 # Of ours, that a step shall not see.
-HIDDEN = ("LD_PRELOAD", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
+HIDDEN = ("LD_PRELOAD", *LOCAL_TO_A_REPOSITORY)
 
 
 # Puts the files of a revision into an empty folder.
@@ -105,7 +106,7 @@ class Builder:
                 if failure is None:
                     self._trim(place)
                     about = {"bytes": size_of(place), "seconds": seconds}
-                    (place / DONE).write_text(json.dumps(about))
+                    write_whole(place / DONE, json.dumps(about))
                 else:
                     shutil.rmtree(place)
             self.made += 1
@@ -136,9 +137,13 @@ class Builder:
         project = self.project
         tree, benchmark = place / TREE, place / BENCHMARK
         tree.mkdir()
-        self._export(source.revision, tree)
+        try:
+            self._export(source.revision, tree)
+        except (RuntimeError, OSError) as error:
+            return Failure("check out", str(error))
         if project.benchmark.folder is not None:
-            shutil.copytree(project.benchmark.folder, benchmark, symlinks=True)
+            ignored = shutil.ignore_patterns(*NOT_OF_A_BENCHMARK)
+            shutil.copytree(project.benchmark.folder, benchmark, symlinks=True, ignore=ignored)
         else:
             benchmark.mkdir()
         fields = self.fields(source)

@@ -253,6 +253,7 @@ def find(
         if found[0].verdict.outcome is Outcome.UNTESTABLE:
             session.laboratory.blame_the_project()
         seconds = time.monotonic() - begun
+        session.laboratory.builder.make_room()
         tables.show_found(session, search, found, seconds, as_json=as_json)
         return statuses[found[0].verdict.outcome]
 
@@ -275,6 +276,8 @@ def graph(
     for place in places:
         check_new(place, force)
     with opened(file) as session, output.working("drawing"):
+        # Whatever machine has measured it.
+        session.laboratory.learn({session.laboratory.machine}, None)
         tables.show_graph(session, html, svg, png, as_json=as_json)
 
 

@@ -9,27 +9,34 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 import tarfile
 import tempfile
+import threading
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from deconvoy.bench import machine as machines
 from deconvoy.bench.cluster import Cluster, Machine, alone
 from deconvoy.errors import UserError
-from deconvoy.files import cache_folder
+from deconvoy.files import cache_folder, write_whole
 from deconvoy.history.builds import Builder, Export, Source
 from deconvoy.history.finder import BATCH, Finder, Wish
-from deconvoy.history.laboratory import Laboratory, comparable
-from deconvoy.history.project import Project, load, short_hash
+from deconvoy.history.laboratory import Laboratory
+from deconvoy.history.project import NAME, Project, files_of, parse, short_hash
 from deconvoy.history.repository import Revision
 from deconvoy.history.session import Session
-from deconvoy.history.store import Failure, Store
+from deconvoy.history.store import Store
 from deconvoy.history.walk import Busy, Chain, Search
+
+# Where the benchmark's own files are on another machine, and how often it is looked whether that is
+# still there, in seconds.
+OWN, LOOK_S = "own", 1.0
 
 
 @dataclass(frozen=True)
@@ -43,24 +50,31 @@ class Sent:
     def of(cls, project: Project) -> Sent:
         files = {}
         if (folder := project.benchmark.folder) is not None:
-            for path in sorted(folder.rglob("*")):
-                if path.is_file():
-                    name = str(path.relative_to(project.folder.resolve()))
-                    files[name] = (path.stat().st_mode & 0o777, path.read_bytes())
-        return cls(project.file.read_text(), files)
+            for path in files_of(folder):
+                name = str(path.relative_to(folder))
+                files[name] = (path.stat().st_mode & 0o777, path.read_bytes())
+        return cls(without_store(project.file.read_text()), files)
 
     def opened(self, cache: Path) -> Project:
         """On the other machine."""
         files = {name: hashlib.sha256(told).hexdigest() for name, (_, told) in self.files.items()}
         folder = cache / "projects" / short_hash([self.text, files])
+        (folder / OWN).mkdir(parents=True, exist_ok=True)
         for name, (mode, content) in self.files.items():
-            place = folder / name
+            place = folder / OWN / name
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(content)
             place.chmod(mode)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "deconvoy.toml").write_text(self.text)
-        return load(folder / "deconvoy.toml")
+        file = folder / NAME
+        write_whole(file, self.text)
+        project = parse(tomllib.loads(self.text), file, has_folder=False)
+        benchmark = replace(project.benchmark, folder=folder / OWN if self.files else None)
+        return replace(project, benchmark=benchmark)
+
+
+def without_store(text: str) -> str:
+    """A project file without the address of a store, which may have a password."""
+    return re.sub(r"^\[store\]\s*$.*?(?=^\[|\Z)", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -82,7 +96,7 @@ def unpacked(trees: dict[str, bytes]) -> Export:
     return export
 
 
-def has(sent: Sent, keys: list[str]) -> list[str]:
+def has(keys: list[str]) -> list[str]:
     """In a worker: which builds it has."""
     place = cache_folder() / "history" / "builds"
     return [key for key in keys if (place / key / "done.json").is_file()]
@@ -130,16 +144,27 @@ class Machines:
 
     cluster: Cluster
     session: Session
-    baseline: Source | None = None
+    candidates: Sequence[Source] = ()
     numbers: dict[str, int] = field(default_factory=dict)
-    compared: set[str] = field(default_factory=set)
+    compared: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.sent = Sent.of(self.session.project)
         for one in self.cluster.machines.values():
             self.numbers[one.name] = self.session.store.machine(one.told.about)
-        here = next(iter(self.numbers.values()))
-        self.session.laboratory.machine = here
+        # All is told as the first would have measured it.
+        self.session.laboratory.machine = next(iter(self.numbers.values()))
+        self._learn()
+
+    def _learn(self) -> None:
+        laboratory = self.session.laboratory
+        laboratory.learn(set(self.numbers.values()), laboratory.machine)
+
+    @property
+    def baseline(self) -> Source | None:
+        """The oldest that can be built, as far as is known: all machines measure it."""
+        failures = self.session.laboratory.failures
+        return next((one for one in self.candidates if one.key not in failures), None)
 
     @property
     def all(self) -> list[Machine]:
@@ -151,7 +176,7 @@ class Machines:
         futures = [(one, self._submit(one, sources, rounds)) for one, sources, rounds in work]
         busy = False
         for one, future in futures:
-            said = self._result(one, future)
+            said = self._wait(one, future)
             if said is not None:
                 busy |= self._take(one, said)
         if not self.cluster.machines:
@@ -162,15 +187,15 @@ class Machines:
     def _submit(self, one: Machine, sources: Sequence[Source], rounds: int) -> Any:
         """With the baseline, if the machine has not measured it yet."""
         wanted = list(sources)
-        if self.baseline is not None and one.name not in self.compared:
-            self.compared.add(one.name)
-            if self.baseline.key not in {source.key for source in wanted}:
-                wanted.insert(0, self.baseline)
+        base = self.baseline
+        if base is not None and self.compared.get(one.name) != base.key:
+            if base.key not in {source.key for source in wanted}:
+                wanted.insert(0, base)
             rounds = max(rounds, BATCH)
         client = self.cluster.client
         alone_on = {"workers": [one.worker], "allow_other_workers": False, "pure": False}
         keys = [source.key for source in wanted]
-        there = client.submit(has, self.sent, keys, **alone_on).result()
+        there = self._wait(one, client.submit(has, keys, **alone_on)) or []
         trees = {
             source.revision.id: self._tree(source.revision)
             for source in wanted
@@ -186,14 +211,20 @@ class Machines:
                 archive.add(own, arcname=".")
         return file.getvalue()
 
-    def _result(self, one: Machine, future: Any) -> dict[str, Any] | None:
+    def _wait(self, one: Machine, future: Any) -> Any:
         """What a machine tells; nothing if it is gone."""
         import distributed
 
+        ended = threading.Event()
+        future.add_done_callback(lambda _: ended.set())
+        while not ended.wait(LOOK_S):
+            if one.worker not in self.cluster.workers():
+                future.cancel()
+                self.cluster.machines.pop(one.name, None)
+                return None
         try:
-            found: dict[str, Any] = future.result()
-            return found
-        except (distributed.KilledWorker, CancelledError, OSError):
+            return future.result()
+        except (distributed.KilledWorker, CancelledError):
             self.cluster.machines.pop(one.name, None)
             return None
 
@@ -203,14 +234,14 @@ class Machines:
         for table in ("builds", "runs"):
             for row in said[table]:
                 store.add(table, row, self.numbers[one.name])
-                if row["failure"] is not None:
-                    laboratory.failures[row["key"]] = Failure(row["step"], row["failure"])
+        base = self.baseline
+        if base is not None and any(
+            row["key"] == base.key and row["counts"] for row in said["runs"]
+        ):
+            self.compared[one.name] = base.key
         laboratory.builder.made += len(said["builds"])
         laboratory.dropped += said["dropped"]
-        threads = self.session.project.benchmark.threads
-        known = store.rounds(laboratory.measure_name, threads)
-        laboratory.rounds.clear()
-        laboratory.rounds.update(comparable(known, laboratory.machine))
+        self._learn()
         return bool(said["busy"])
 
 
@@ -222,7 +253,7 @@ def sweep_on(
 ) -> int:
     """As `sweep.sweep`, each build on one machine; builds are given out one after the other to
     whoever is free. Rounds that are missing."""
-    several = Machines(cluster, session, sources[0])
+    several = Machines(cluster, session, sources)
     laboratory, repeats = session.laboratory, session.project.benchmark.repeats
 
     def left() -> list[Source]:
@@ -270,8 +301,8 @@ class ClusterSearch(Search):
         assert self.several is not None
         free = self.several.all
         wanted = [chain.sources[position] for position in wish.positions]
-        if self.several.baseline is None:
-            self.several.baseline = wanted[0]
+        if not self.several.candidates:
+            self.several.candidates = chain.sources
         work = [(free[0], wanted, wish.rounds)]
         others = [] if wish.confirms else self.also(chain, finder, len(free) - 1, wish.positions)
         for one, position in zip(free[1:], others, strict=False):

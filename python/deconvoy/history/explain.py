@@ -225,11 +225,13 @@ def told_of(
     """A lock that one side takes far more often."""
     times = [f"{count:,} times" if count else "never" for count in counts]
     busy = 0 if counts[0] >= counts[1] else 1
-    share = 100 * waits[busy] / max(counts[busy], 1)
+    share = min(100 * waits[busy] / max(counts[busy], 1), 100.0)
     with_few = by_name(alone).get(name)
     steady = (
         f", as often with {few}: on every piece of work"
-        if with_few and abs(with_few.taken - counts[busy]) < 0.02 * counts[busy]
+        if len(sides[0].profiles) > 1
+        and with_few
+        and abs(with_few.taken - counts[busy]) < 0.02 * counts[busy]
         else ""
     )
     stack = " < ".join(own_functions(lock.most.stack)[:4])

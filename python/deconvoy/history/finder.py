@@ -37,6 +37,9 @@ MOST_RUNS = 60
 # Rounds in which the revision named and the one before it are measured in turn, at the end.
 CONFIRMING = 10
 
+# So many failures in a row at an end are a span, which is gone through in strides.
+STRIDES_AFTER = 3
+
 # A build that is so many times its own uncertainty away from both levels has a third one.
 THIRD_LEVEL = 6.0
 
@@ -97,6 +100,7 @@ class Finder:
     failed: set[int] = field(default_factory=set)
     built: set[int] = field(default_factory=set)
     sequence: list[tuple[int, float]] = field(default_factory=list)
+    known_runs: int = 0
     low: int = 0
     high: int = -1
     others: bool = False
@@ -115,6 +119,8 @@ class Finder:
         self._posterior = None
 
     def measured(self, position: int, value: float) -> None:
+        if not math.isfinite(value):
+            raise ValueError(f"no number was measured: {value}")
         self.samples.setdefault(position, []).append(value)
         self.sequence.append((position, value))
         self.built.add(position)
@@ -160,7 +166,8 @@ class Finder:
 
     @property
     def runs(self) -> int:
-        return sum(map(len, self.samples.values()))
+        """Runs of this search: what was known before is no expense."""
+        return sum(map(len, self.samples.values())) - self.known_runs
 
     # What to do.
 
@@ -196,12 +203,12 @@ class Finder:
 
     def _ends(self) -> Wish | Verdict | tuple[int, int]:
         """The oldest and the newest that can be measured, with two batches of runs each."""
-        able = [p for p in range(self.low, self.high + 1) if p not in self.failed]
+        able = self._able()
         older = [one for one in self.known if one.position <= self.low]
         newer = [one for one in self.known if one.position >= self.high]
         if not able or (len(able) < 2 and not (older or newer)):
             several = self.high - self.low + 1
-            bad = len([p for p in self.failed if self.low <= p <= self.high])
+            bad = len([p for p in self.failed if self._inside(p)])
             why = f"0 of {several} revisions can be measured"
             if bad < several:
                 why = (
@@ -217,20 +224,44 @@ class Finder:
             return Wish(tuple(dict.fromkeys(lacking)), min(BATCH, 2 * BATCH - done))
         return first, last
 
+    def _able(self) -> list[int]:
+        """Positions that can be measured, as far as is known: of neighbours that are built from
+        the same, the first."""
+        return [
+            p
+            for p in range(self.low, self.high + 1)
+            if p not in self.failed and (p == self.low or self.weights[p] > 0)
+        ]
+
     def _near_end(self, able: list[int], way: int) -> int:
         """The outermost that can be built; after failures in a row, in longer and longer strides:
         what fails for one reason fails in a span."""
         in_order = able if way == 1 else able[::-1]
-        end = self.low if way == 1 else self.high
-        for position in in_order:
+        end, whole = (self.low if way == 1 else self.high), self.high - self.low
+        tested = sorted((abs(p - end), p) for p in [*self.samples, *self.failed] if self._inside(p))
+        reach, failures = 0, 0
+        measured = None
+        for far, position in tested:
             if position in self.samples:
-                return position
-        # Nothing was measured yet: all that failed is at this end, or at the other.
-        half = (self.high - self.low) // 2
-        failed = [abs(p - end) for p in self.failed if abs(p - end) <= half]
-        reach = max(failed, default=-1) + 1
-        far = [p for p in in_order if 2 * reach <= abs(p - end) <= half]
-        return far[0] if reach >= 3 and far else in_order[0]
+                measured = far, position
+                break
+            reach, failures = far + 1, failures + 1
+        if measured is not None and measured[1] == in_order[0]:
+            return measured[1]
+        if failures < STRIDES_AFTER:
+            return in_order[0]
+        # What is at the other end is no end of this one, unless nothing lies between.
+        if measured is not None and 2 * measured[0] <= whole:
+            return measured[1]
+        beyond = measured[0] if measured is not None else whole + 1
+        between = [p for p in in_order if reach <= abs(p - end) < beyond]
+        if not between:
+            return in_order[0] if measured is None else measured[1]
+        stride = [p for p in between if 2 * reach <= abs(p - end) <= whole // 2]
+        return stride[0] if stride else between[len(between) // 2]
+
+    def _inside(self, position: int) -> bool:
+        return self.low <= position <= self.high
 
     def _likeliest(self) -> tuple[tuple[int, ...], float]:
         """The positions that cannot be told apart, as what lies between could not be built, that
@@ -312,7 +343,7 @@ class Finder:
             size = self.limits.least
         else:
             size = abs(step.size)
-        inside = [p for p in range(self.low, self.high + 1) if p not in self.failed]
+        inside = self._able()
         built = [p for p in inside if p in self.samples]
         gain = self._gains(np.array(inside), sides, size)
         cost = np.array([1.0 if p in self.built else 1.0 + self.build_cost for p in inside])

@@ -72,6 +72,7 @@ class Fossil(Repository):
     made anew when it has changed."""
 
     kind = "fossil"
+    nothing = short_hash([])
 
     def __init__(self, place: Path, copies: Path) -> None:
         self.told = str(place)
@@ -230,14 +231,6 @@ class Fossil(Repository):
         ]
         return Details(message, tuple(dict.fromkeys(files)))
 
-    def tags(self) -> dict[str, str]:
-        rows = self._database.execute(
-            """SELECT uuid, substr(tagname, 5) FROM tagxref JOIN tag USING (tagid)
-            JOIN blob ON blob.rid = tagxref.rid
-            WHERE tagtype = 1 AND tagname LIKE 'sym-%' ORDER BY tagxref.mtime"""
-        )
-        return dict(rows.fetchall())
-
 
 def _own(folder: Path) -> dict[str, str]:
     """Fossil keeps a list of the repositories that it has seen: in a folder of ours."""
@@ -248,12 +241,9 @@ def _own(folder: Path) -> dict[str, str]:
 
 def _copy_of(file: Path, copies: Path) -> Path:
     """A copy of a repository, made by SQLite, so that it is whole whatever is written meanwhile."""
-    try:
-        about = file.stat()
-    except OSError as error:
-        raise UserError(f"{file}: {error.strerror}") from None
-    name = short_hash([str(file.resolve()), about.st_mtime_ns, about.st_size])
-    place = copies / f"{name}.copy.fossil"
+    of = short_hash(str(file.resolve()))
+    state = [(path.stat().st_mtime_ns, path.stat().st_size) for path in _parts(file)]
+    place = copies / f"{of}-{short_hash(state)}.copy.fossil"
     if place.exists():
         return place
     copies.mkdir(parents=True, exist_ok=True)
@@ -265,4 +255,12 @@ def _copy_of(file: Path, copies: Path) -> Path:
         ):
             source.backup(copy)
         new.rename(place)
+    for old in copies.glob(f"{of}-*.copy.fossil"):
+        if old != place:
+            old.unlink(missing_ok=True)
     return place
+
+
+def _parts(file: Path) -> list[Path]:
+    """The repository, and what was written to it lately, if SQLite keeps that beside it."""
+    return [path for path in (file, Path(f"{file}-wal")) if path.exists()]

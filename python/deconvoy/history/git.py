@@ -26,6 +26,7 @@ class Git(Repository):
     """The repository that a path is in."""
 
     kind = "git"
+    nothing = "-"
 
     def __init__(self, place: Path) -> None:
         self.told = str(place)
@@ -40,6 +41,13 @@ class Git(Repository):
         if shallow == "true":
             raise UserError(
                 f"{place} is a shallow repository, without its history: git fetch --unshallow"
+            )
+
+        promised = self._run("config", "--get-regexp", r"remote\..*\.promisor", "true")
+        if promised.returncode == 0:
+            raise UserError(
+                f"{place} is a partial clone, which lacks files: git fetch --refetch --no-filter, "
+                f"then git config --unset remote.origin.promisor"
             )
 
     @classmethod
@@ -70,7 +78,8 @@ class Git(Repository):
         return done.stdout.decode(errors="replace")
 
     def _log(self, *arguments: str) -> list[Revision]:
-        parts = self._out("log", f"--format={FORMAT}", *arguments, "--").split("\0")
+        form = ("--no-show-signature", f"--format={FORMAT}")
+        parts = self._out("log", *form, *arguments, "--").split("\0")
         rows = zip(*[iter(parts)] * 5, strict=False)
         return [
             Revision(id.strip(), tuple(parents.split()), float(when), author, subject)
@@ -149,13 +158,3 @@ class Git(Repository):
         parts = told.strip("\0\n").split("\0")
         pairs = zip(parts[::2], parts[1::2], strict=False)
         return Details(message, tuple(f"{what.strip()} {path}" for what, path in pairs))
-
-    def tags(self) -> dict[str, str]:
-        told = self._out(
-            "for-each-ref", "--format=%(objectname) %(*objectname) %(refname:short)", "refs/tags"
-        )
-        found = {}
-        for line in told.splitlines():
-            own, of, name = line.split(" ", 2)
-            found[of or own] = name
-        return found

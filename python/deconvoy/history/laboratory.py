@@ -18,6 +18,7 @@ from pathlib import Path
 
 from deconvoy.bench import machine
 from deconvoy.bench.accounting import accounting
+from deconvoy.bench.guard import guard
 from deconvoy.errors import UserError
 from deconvoy.history import locks
 from deconvoy.history.builds import BENCHMARK, WAITS, Builder, Source, environment_of
@@ -53,24 +54,38 @@ class Laboratory:
 
     def __post_init__(self) -> None:
         self.measure_name = self.project.measure()
-        threads = self.project.benchmark.threads
-        known = self.store.rounds(self.measure_name, threads)
-        self.rounds.update(comparable(known, self.machine))
-        self.failures.update(self.store.failures(self.builder.recipe, self.measure_name))
         kinds = {self.project.readers[name].kind for name, _ in self.project.metric.uses}
         self._needs_quiet = self.project.quiet and not kinds <= set(COUNTS)
+        self.learn({self.machine}, self.machine)
         self._quiet = machine.Quiet(self._waits)
         kinds = {reader.kind for reader in self.project.readers.values()}
         if kinds & set(TRACED) and shutil.which("strace") is None:
             raise UserError("[read] counts system calls: strace is not installed (Debian: strace)")
         self._lacking: dict[str, dict[str, str]] = defaultdict(dict)
         self._round_s: list[float] = []
+        self._doubtful: set[str] = set()
 
     def _waits(self, foreign_cores: float) -> None:
         self.say(
             f"other programs use {foreign_cores:.1f} cores: waits until they are done; runs beside "
             f"them do not count"
         )
+
+    def learn(self, here: set[int], reference: int | None) -> None:
+        """What the store knows. `here`: the machines whose failures count; `reference`: as which
+        one would have measured all is told; None: as any, to be looked at."""
+        self.failures.clear()
+        self.failures.update(self.store.failures(self.builder.recipe, self.measure_name, here))
+        threads = self.project.benchmark.threads
+        most = machine.QUIET_CORES if self._needs_quiet else None
+        known = comparable(self.store.rounds(self.measure_name, threads, most), reference)
+        self.rounds.clear()
+        for key, several in known.items():
+            good = [one for one in several if math.isfinite(self.project.metric.value(one.values))]
+            if good:
+                self.rounds[key] = good
+            else:
+                self.failures[key] = Failure("read", f"{self.project.metric.text} is no number")
 
     # Building.
 
@@ -85,8 +100,11 @@ class Laboratory:
                 if failure is not None:
                     self._failed(waiting[future], failure)
                 done(waiting[future])
+        except BaseException:
+            # Others are under way.
+            guard.end_all()
+            raise
         finally:
-            # When we are interrupted those under way are ended by whoever is told so.
             pool.shutdown(wait=False, cancel_futures=True)
 
     def ensure(self, source: Source) -> bool:
@@ -149,6 +167,10 @@ class Laboratory:
                 continue
             made = self._round(source)
             if isinstance(made, Failure):
+                # After runs that were well it may be a matter of chance: once more.
+                if self.rounds.get(source.key) and source.key not in self._doubtful:
+                    self._doubtful.add(source.key)
+                    continue
                 self.failures[source.key] = made
                 return None
             if made is not None:
@@ -172,6 +194,10 @@ class Laboratory:
             foreign = watch.foreign_cores()
             quiet = not self._needs_quiet or foreign < machine.QUIET_CORES
             self._quiet.ran(quiet)
+            # Beside other work it may have failed for want of time.
+            if not quiet and isinstance(found, Failure):
+                self.dropped += 1
+                return None
             failed = isinstance(found, Failure)
             self.store.ran(
                 measure=self.measure_name,
@@ -251,14 +277,14 @@ class Laboratory:
         return Failure(f"read {name}", str(error))
 
 
-def comparable(known: Mapping[str, list[Round]], here: int) -> dict[str, list[Round]]:
-    """Rounds of several machines as one would have made them: this one, or, if it has made none,
-    the one that has made most. Each number is told in proportion to what the machine measured of
-    the builds that both did; rounds of a machine that has none in common are left out."""
+def comparable(known: Mapping[str, list[Round]], here: int | None) -> dict[str, list[Round]]:
+    """Rounds of several machines as one would have made them, `here`; none if that has made none
+    itself. None: the one that has made most. Each number is told in proportion to what the machine
+    measured of the builds that both did; rounds of one that has none in common are left out."""
     machines = Counter(one.machine for several in known.values() for one in several)
-    if not machines:
+    if not machines or (here is not None and here not in machines):
         return {}
-    reference = here if here in machines else machines.most_common(1)[0][0]
+    reference = here if here is not None else machines.most_common(1)[0][0]
     factors: dict[int, dict[tuple[int, str], float]] = {reference: {}} | {
         other: factors_of(known, reference, other) for other in machines if other != reference
     }
@@ -344,8 +370,10 @@ def system_calls(table: str) -> dict[str, float]:
     found = {"system_calls": 0.0, "futex": 0.0}
     for line in table.splitlines():
         parts = line.split()
+        # A line a call: share, seconds, of each, how many, errors (if any), the name.
         with suppress(ValueError, IndexError):
-            if parts[-1] in ("total", "futex"):
-                name = "system_calls" if parts[-1] == "total" else "futex"
-                found[name] = float(parts[3])
+            if parts[-1] != "total":
+                count = float(parts[3])
+                found["system_calls"] += count
+                found["futex"] += count if parts[-1] == "futex" else 0.0
     return found

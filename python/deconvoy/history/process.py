@@ -56,7 +56,8 @@ class Ended:
         if self.why:
             return self.why
         if self.status < 0:
-            return f"ended by signal {-self.status} ({signal.Signals(-self.status).name})"
+            name = signal.strsignal(-self.status) or "unknown"
+            return f"ended by signal {-self.status} ({name})"
         return f"exit status {self.status}"
 
 
@@ -85,6 +86,8 @@ def run(
     Raises OSError when there is no such program, WaitsForInput, and Stopped.
     """
     guard.ready()
+    if guard.stopping:
+        raise Stopped
     given, kept_open = os.pipe() if watch_input else (os.open(os.devnull, os.O_RDONLY), -1)
     try:
         begun = time.monotonic()
@@ -174,7 +177,7 @@ def last_lines(file: IO[bytes], begin: int = 0) -> str:
     What make says when it ends is no news."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(begin, size - MOST))
-    text = file.read().decode(errors="replace")
+    text = file.read().decode(errors="replace").replace("\0", "")
     lines = [line.strip()[:LINE] for line in text.splitlines() if line.strip()]
     telling = [line for line in lines if not MAKE.match(line)] or lines
     errors = [line for line in telling if ERROR.search(line)]

@@ -5,10 +5,13 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import os
 import re
+import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -29,8 +32,17 @@ KEYS = {
     "store": {"address", "cache", "size"},
 }
 
+# A name in braces; not a shell's variable.
+BRACES = re.compile(r"(?<!\$)\{(\w+)\}")
+
 # What a command may have in braces.
 FIELDS = ("threads", "revision", "build", "benchmark")
+
+# Of a benchmark's folder these are left out, our store among them.
+NOT_OF_A_BENCHMARK = (".*", "__pycache__")
+
+# Variables that builds heed.
+HEEDED = ("CC", "CFLAGS", "CPPFLAGS", "CXX", "CXXFLAGS", "LDFLAGS", "MAKEFLAGS", "RUSTFLAGS")
 
 SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 TIMES_S = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
@@ -104,18 +116,38 @@ class Project:
         own = [
             (str(path.relative_to(folder)), path.stat().st_mode & 0o111, _digest(path))
             for folder in filter(None, [self.benchmark.folder])
-            for path in sorted(folder.rglob("*"))
-            if path.is_file()
+            for path in files_of(folder)
         ]
         build = self.build
         parts = [build.steps, build.folder, build.keep, build.environment, self.benchmark.steps]
-        return short_hash([*parts, own])
+        # What compilers and make take from the environment makes other builds, too.
+        taken = [(name, os.environ[name]) for name in HEEDED if name in os.environ]
+        return short_hash([*parts, own, taken])
+
+    @property
+    def names_revisions(self) -> bool:
+        """Whether a step has the revision in it: then no two share a build."""
+        return any("{revision}" in step for step in (*self.build.steps, *self.benchmark.steps))
 
     def measure(self) -> str:
         """Names how a build is run and read: what changes it makes other runs."""
         benchmark = self.benchmark
         readers = {name: one.told for name, one in self.readers.items()}
         return short_hash([self.recipe(), benchmark.command, benchmark.environment, readers])
+
+
+def files_of(folder: Path) -> list[Path]:
+    """The files of a benchmark, but for what is none of its own."""
+    return [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+        and not any(
+            fnmatch(part, pattern)
+            for part in path.relative_to(folder).parts
+            for pattern in NOT_OF_A_BENCHMARK
+        )
+    ]
 
 
 def short_hash(of: Any) -> str:
@@ -149,8 +181,8 @@ def load(path: Path) -> Project:
         raise UserError(f"{path}: {error}") from None
 
 
-def parse(data: Mapping[str, Any], file: Path) -> Project:
-    """Raises UserError."""
+def parse(data: Mapping[str, Any], file: Path, *, has_folder: bool = True) -> Project:
+    """`has_folder`: whether the benchmark's folder is beside the file. Raises UserError."""
     check_known(data, KEYS, "")
     tables: dict[str, dict[str, Any]] = {}
     for name, keys in KEYS.items():
@@ -164,7 +196,7 @@ def parse(data: Mapping[str, Any], file: Path) -> Project:
     readers = {name: reader_from(name, told) for name, told in tables["read"].items()}
     if not readers:
         raise UserError("[read] says how numbers are read: time = { json = 'elapsed_s' }")
-    benchmark = _benchmark(tables["benchmark"], file.parent)
+    benchmark = _benchmark(tables["benchmark"], file.parent if has_folder else None)
     only = next(iter(readers))
     default = only if len(benchmark.threads) == 1 else f"{only}[{max(benchmark.threads)}]"
     expression = Expression(text(metric, "value", "metric", default))
@@ -191,7 +223,7 @@ def parse(data: Mapping[str, Any], file: Path) -> Project:
         least=_share(metric.get("least", "5%")),
         quiet=_yes_or_no(metric, "quiet", "metric", True),
         search=_search(tables["search"]),
-        store=text(store, "address", "store", None),
+        store=_address(store, file.parent),
         cache=_optional_path(store, file.parent),
         cache_bytes=size_of(str(store.get("size", "20G"))),
     )
@@ -280,9 +312,13 @@ def _building(table: Mapping[str, Any]) -> Building:
     )
 
 
-def _benchmark(table: Mapping[str, Any], beside: Path) -> Benchmark:
+def _benchmark(table: Mapping[str, Any], beside: Path | None) -> Benchmark:
     command: str = text(table, "command", "benchmark")
     check_fields(command, "benchmark.command", FIELDS)
+    try:
+        shlex.split(command)
+    except ValueError as error:
+        raise UserError(f"benchmark.command: {error}: {command!r}") from None
     for step in texts(table, "steps", "benchmark"):
         check_fields(step, "benchmark.steps", ("revision", "build", "benchmark"))
     threads = table.get("threads", [1, 2])
@@ -296,7 +332,7 @@ def _benchmark(table: Mapping[str, Any], beside: Path) -> Benchmark:
     if not is_count(repeats):
         raise UserError(f"benchmark.repeats is a number from 1 on, not {repeats!r}")
     folder = text(table, "folder", "benchmark", None)
-    place = None if folder is None else (beside / folder)
+    place = None if folder is None or beside is None else beside / folder
     if place is not None and not place.is_dir():
         raise UserError(f"benchmark.folder: there is no folder {folder} beside the project file")
     return Benchmark(
@@ -315,15 +351,16 @@ def is_count(value: Any) -> bool:
 
 
 def check_fields(told: str, where: str, known: tuple[str, ...]) -> None:
-    for name in re.findall(r"\{(\w+)\}", told):
-        if name not in known:
+    for name in BRACES.findall(told):
+        # Others may be a shell's, or awk's.
+        if name not in known and difflib.get_close_matches(name, known, 1):
             there = ", ".join(f"{{{one}}}" for one in known)
             raise UserError(f"{where}: nobody knows {{{name}}}: there are {there}")
 
 
 def filled(told: str, fields: Mapping[str, object]) -> str:
     """A command with what stands for its braces; other braces stay."""
-    return re.sub(r"\{(\w+)\}", lambda m: str(fields[m[1]]) if m[1] in fields else m[0], told)
+    return BRACES.sub(lambda m: str(fields[m[1]]) if m[1] in fields else m[0], told)
 
 
 def _search(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -334,6 +371,8 @@ def _search(table: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("runs", "confirming"):
         if name in found and not is_count(found[name]):
             raise UserError(f"search.{name} is a number from 1 on, not {found[name]!r}")
+    if found.get("confirming", 3) < 3:
+        raise UserError("search.confirming is at least 3: fewer rounds confirm nothing")
     return found
 
 
@@ -363,6 +402,14 @@ def size_of(told: str) -> int:
     if found is None:
         raise UserError(f"store.size is a size: '500M', '20G', not {told!r}")
     return int(float(found[1]) * SIZES[found[2]])
+
+
+def _address(table: Mapping[str, Any], beside: Path) -> str | None:
+    """A path is as seen from the project file."""
+    told: str | None = text(table, "address", "store", None)
+    if told is None or "://" in told:
+        return told
+    return str(beside / Path(told).expanduser())
 
 
 def _optional_path(table: Mapping[str, Any], beside: Path) -> Path | None:

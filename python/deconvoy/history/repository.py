@@ -12,6 +12,20 @@ from pathlib import Path
 from deconvoy.errors import UserError
 from deconvoy.history.project import short_hash
 
+# What Git is told in hooks and by `rebase --exec`: of another repository than is meant.
+LOCAL_TO_A_REPOSITORY = (
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_DIR",
+    "GIT_GRAFT_FILE",
+    "GIT_INDEX_FILE",
+    "GIT_NAMESPACE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "GIT_SHALLOW_FILE",
+    "GIT_WORK_TREE",
+)
+
 # Of a revision's name, as much as people use.
 SHORT = 10
 
@@ -52,6 +66,8 @@ class Repository(ABC):
 
     kind: str
     told: str
+    # What `inputs` gives for a path that a revision has not.
+    nothing: str
 
     @abstractmethod
     def revision(self, name: str) -> Revision:
@@ -86,19 +102,16 @@ class Repository(ABC):
     def details(self, revision: Revision) -> Details:
         pass
 
-    @abstractmethod
-    def tags(self) -> dict[str, str]:
-        """Tags by the full name of their revision."""
-
 
 def tool(
     command: Sequence[str], environment: Mapping[str, str], given: str | None = None
 ) -> subprocess.CompletedProcess[bytes]:
     """Runs a program of a repository's kind. Raises UserError when it is not installed."""
+    ours = {name: told for name, told in os.environ.items() if name not in LOCAL_TO_A_REPOSITORY}
     try:
         return subprocess.run(
             command,
-            env=os.environ | environment,
+            env=ours | dict(environment),
             input=None if given is None else given.encode(),
             stdin=subprocess.DEVNULL if given is None else None,
             capture_output=True,

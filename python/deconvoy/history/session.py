@@ -33,6 +33,8 @@ class Session:
     def keys(self, revisions: Sequence[Revision]) -> list[str]:
         """What each revision is built from."""
         inputs = self.repository.inputs(revisions, self.project.build.inputs)
+        if self.project.names_revisions:
+            inputs = [one.id for one in revisions]
         return [key_of(self.laboratory.builder.recipe, one) for one in inputs]
 
     def revisions(self) -> list[Revision]:
@@ -65,7 +67,15 @@ class Session:
         return found
 
     def chain(self) -> Chain:
-        return chain_of(self.revisions(), self.keys, self.repository)
+        """Raises UserError when an input is nowhere: then nothing would tell builds apart."""
+        revisions = self.revisions()
+        for path in self.project.build.inputs:
+            if set(self.repository.inputs(revisions, [path])) <= {self.repository.nothing}:
+                raise UserError(
+                    f"{self.project.file.name}: no revision of the range has {path!r}, which is "
+                    f"one of build.inputs: these are files and folders, not patterns"
+                )
+        return chain_of(revisions, self.keys, self.repository)
 
     def versions(self, revisions: Sequence[Revision]) -> dict[str, str]:
         """What each revision calls itself, by its name; nothing if the project file does not say

@@ -102,7 +102,7 @@ def span_lines(chain: Chain, found: Sequence[Span]) -> list[str]:
         first, last = (chain.sources[p].revision.short for p in (one.first, one.last))
         where = first if one.first == one.last else f"{first} to {last}"
         how_many = "" if one.count == 1 else f" ({counted(one.count, 'revision')})"
-        lines.append(f"{where}{how_many}: {plain(str(one.failure))}")
+        lines.append(f"{where}{how_many}: {one.failure}")
     return lines
 
 

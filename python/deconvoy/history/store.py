@@ -1,8 +1,9 @@
 """What was built and measured, kept as it comes: SQLite beside the project file, or PostgreSQL.
 
-Rows are only added. What is left to do follows from what is there, so a kill at any point loses at
-most what was under way. Builds and runs are named by what they were made of (`Project.recipe`,
-`Project.measure`, the inputs of a revision), not by the command that made them.
+Rows are only added (but for failures that are to be tried again). What is left to do follows from
+what is there, so a kill at any point loses at most what was under way. Builds and runs are named by
+what they were made of (`Project.recipe`, `Project.measure`, the inputs of a revision), not by the
+command that made them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,8 +105,10 @@ class Store:
     def __init__(self, address: str) -> None:
         self.address = address
         try:
+            # A path may have signs that mean something in an address.
+            where = sql.URL.create("sqlite", database=address)
             self._engine = sql.create_engine(
-                address if "://" in address else f"sqlite:///{address}",
+                address if "://" in address else where,
                 json_serializer=lambda value: json.dumps(value, allow_nan=False),
             )
         except (sql.exc.ArgumentError, ModuleNotFoundError) as error:
@@ -143,10 +146,6 @@ class Store:
                     found = connection.execute(query).scalar_one()
             self._machines[name] = int(found)
         return self._machines[name]
-
-    def machines(self) -> dict[int, dict[str, Any]]:
-        with self._engine.connect() as connection:
-            return {row.id: row.about for row in connection.execute(sql.select(machines))}
 
     def built(
         self,
@@ -206,16 +205,19 @@ class Store:
         with self._engine.connect() as connection:
             return {row.key for row in connection.execute(query.where(builds.c.failure.is_(None)))}
 
-    def failures(self, recipe: str, measure: str) -> dict[str, Failure]:
-        """What cannot be measured, by the key of its build. What went well later is none."""
+    def failures(self, recipe: str, measure: str, here: Collection[int]) -> dict[str, Failure]:
+        """What cannot be measured on some machines, by the key of its build: another one may have
+        what these lack. What went well later is none."""
         found: dict[str, Failure] = {}
         with self._engine.connect() as connection:
             query = sql.select(builds).where(builds.c.recipe == recipe).order_by(builds.c.id)
+            query = query.where(builds.c.machine.in_(here))
             for row in connection.execute(query):
                 found.pop(row.key, None)
                 if row.failure is not None:
                     found[row.key] = Failure(row.step, row.failure)
             query = sql.select(runs).where(runs.c.measure == measure).order_by(runs.c.id)
+            query = query.where(runs.c.machine.in_(here))
             for row in connection.execute(query):
                 if row.failure is not None:
                     found[row.key] = Failure(row.step, row.failure)
@@ -231,11 +233,16 @@ class Store:
             bad = (runs.c.measure == measure) & runs.c.failure.is_not(None)
             connection.execute(runs.delete().where(bad))
 
-    def rounds(self, measure: str, threads: Iterable[int]) -> dict[str, list[Round]]:
-        """All rounds that are whole and count, by the key of their build, oldest first."""
+    def rounds(
+        self, measure: str, threads: Iterable[int], most_foreign: float | None = None
+    ) -> dict[str, list[Round]]:
+        """All rounds that are whole and count, by the key of their build, oldest first; only those
+        beside which other programs used less than so many cores."""
         wanted = set(threads)
         query = sql.select(runs).where(runs.c.measure == measure, runs.c.counts)
         query = query.where(runs.c.failure.is_(None)).order_by(runs.c.id)
+        if most_foreign is not None:
+            query = query.where(runs.c.foreign_cores < most_foreign)
         parts: dict[tuple[str, str], dict[int, Any]] = defaultdict(dict)
         with self._engine.connect() as connection:
             for row in connection.execute(query):
@@ -248,13 +255,6 @@ class Store:
             last = max(row.at_unix_s for row in rows.values())
             found[key].append(Round(name, rows[min(wanted)].machine, values, last))
         return found
-
-    def dropped(self, measure: str) -> int:
-        """Runs that do not count, as they were made beside other work."""
-        query = sql.select(sql.func.count()).select_from(runs)
-        query = query.where(runs.c.measure == measure, sql.not_(runs.c.counts))
-        with self._engine.connect() as connection:
-            return int(connection.execute(query.where(runs.c.failure.is_(None))).scalar() or 0)
 
 
 def _as_wanted(connection: Any, _: object) -> None:

@@ -59,18 +59,20 @@ def sweep(
     Raises UserError when nothing can be measured for a reason that the user can mend.
     """
     builds = distinct(sources)
+    repeats = laboratory.project.benchmark.repeats
     laboratory.builder.want({one.key for one in builds})
     count = 0
 
     def built(_: Source) -> None:
         nonlocal count
         count += 1
-        progress("builds", count, len(builds))
+        progress("builds", count, len(lacking))
 
-    laboratory.build(builds, built)
+    # What was removed to make room, and measured before, is not made again.
+    lacking = [one for one in builds if len(laboratory.rounds.get(one.key, ())) < repeats]
+    laboratory.build(lacking, built)
     over_size = laboratory.builder.make_room()
     able = [one for one in builds if one.key not in laboratory.failures]
-    repeats = laboratory.project.benchmark.repeats
     total = repeats * len(able)
     missing = busy = 0
     for number in range(repeats):

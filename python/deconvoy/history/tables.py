@@ -56,7 +56,7 @@ def searching(
             built = session.laboratory.builder.made
             runs = finder.runs
             text = f"{counted(built, 'build')}, {counted(runs, 'round')}"
-            if finder.samples:
+            if finder.builds:
                 mass = finder.posterior.mass
                 if len(mass) and mass.max() > 0:
                     best = int(mass.argmax())
@@ -90,7 +90,8 @@ def show_sweep(
             click.echo(line)
         return
     project = session.project
-    names = [shown.part_name(project, part) for part in part_columns(wanted)]
+    parts = part_columns(wanted)
+    names = [shown.part_name(project, part) for part in parts]
     columns = ["revision", "date", *(["version"] if versions else []), project.metric.text, *names]
     made = output.table(*columns, numbers=tuple(columns[2 + bool(versions) :]))
     for row in wanted:
@@ -99,12 +100,12 @@ def show_sweep(
         cells = [row.revision.short, shown.date(row.revision.when_s)]
         cells += [plain(row.version)] if versions else []
         cells.append(shown.with_interval(row.metric))
-        cells += [shown.number(row.parts[part].median) for part in part_columns(wanted)]
+        cells += [shown.number(row.parts[part].median) for part in parts]
         made.add_row(*cells)
     where = output.console()
     where.print(made)
     for line in shown.span_lines(chain, shown.failed_spans(session, chain)):
-        where.print(f"not measured: {line}", soft_wrap=True)
+        where.print(f"not measured: {plain(line)}", soft_wrap=True)
 
 
 def part_columns(found: Sequence[shown.Row]) -> list[tuple[str, int]]:
@@ -185,7 +186,7 @@ def show_graph(
         where.print(f"no change of {100 * session.project.least:g} % and more is seen")
     where.print(alarm_note(made), soft_wrap=True)
     for line in shown.span_lines(made.chain, made.spans):
-        where.print(f"not measured: {line}", soft_wrap=True)
+        where.print(f"not measured: {plain(line)}", soft_wrap=True)
 
 
 def none_if_nan(value: float) -> float | None:
@@ -238,7 +239,7 @@ def answer(session: Session, search: Search, found: Found) -> Iterator[str]:
         yield f"untestable: {verdict.why}"
     chain = inner.chain
     for line in shown.span_lines(chain, shown.failed_spans(session, chain)):
-        yield f"  not measured: {line}"
+        yield f"  not measured: {plain(line)}"
 
 
 def the_change(session: Session, search: Search, found: Found, inner: Found) -> Iterator[str]:
@@ -253,6 +254,7 @@ def the_change(session: Session, search: Search, found: Found, inner: Found) -> 
         yield f"one of {len(named)} revisions, which cannot be told apart, made {plain(what)}"
         yield f"  {', '.join(one.id for one in named)}"
     yield f"  {100 * verdict.probability:.1f} % sure"
+    yield from gap(inner)
     if inner is not found:
         merge = found.named[-1].revision
         yield f"  on a branch that {merge.short} has merged ({plain(merge.subject)})"
@@ -262,13 +264,25 @@ def the_change(session: Session, search: Search, found: Found, inner: Found) -> 
         yield f"    {plain(inside.why)}" if inside.why else ""
         chain = found.inside.chain
         for line in shown.span_lines(chain, shown.failed_spans(session, chain)):
-            yield f"    not measured: {line}"
+            yield f"    not measured: {plain(line)}"
     for revision in named[:3]:
         for line in shown.commit_lines(session.repository, revision):
             yield f"  {line}"
     yield from beside(session, inner)
     if verdict.others:
         yield "  there are other changes in the range: --all finds them"
+
+
+def gap(inner: Found) -> Iterator[str]:
+    """Of a list of revisions: what lies between two of them may be it as well."""
+    positions = inner.verdict.positions
+    chosen = inner.chain.sources
+    before, named = chosen[positions[0] - 1].revision, chosen[positions[0]].revision
+    if before.id not in named.parents:
+        yield (
+            f"  or one between {before.short} and {named.short}, which the list leaves out: "
+            f'range = "{before.short}..{named.short}" tells'
+        )
 
 
 def beside(session: Session, inner: Found) -> Iterator[str]:

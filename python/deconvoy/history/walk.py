@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -16,6 +15,7 @@ from deconvoy.history.builds import Source
 from deconvoy.history.finder import BATCH, Finder, Limits, Outcome, Verdict, Wish
 from deconvoy.history.posterior import Build
 from deconvoy.history.repository import Repository, Revision
+from deconvoy.output import counted
 
 # Values so much smaller than the first one that was measured are as good as 0.
 SMALL = 1e-3
@@ -167,28 +167,29 @@ class Search:
                 first, last = one.verdict.positions[0], one.verdict.positions[-1]
                 parts += [(low, first - 1), (last, high)]
         changes = [one for one in found if one.verdict.outcome is Outcome.FOUND]
-        if changes:
-            return sorted(changes, key=lambda one: one.verdict.positions)
-        # What is not known is told before what is.
-        worst = [one for one in found if one.verdict.outcome is not Outcome.NOTHING]
-        return (worst or found)[:1]
+        changes.sort(key=lambda one: one.verdict.positions)
+        # What is not known of the rest is told, too.
+        known = (Outcome.FOUND, Outcome.NOTHING)
+        doubts = [one for one in found if one.verdict.outcome not in known]
+        return [*changes, *doubts] or found[:1]
 
     def _look_everywhere(self, chain: Chain) -> list[int]:
         """Measures revisions that are evenly spaced; their positions, and both ends."""
         last = len(chain) - 1
-        asked = sorted({round(number * last / EVENLY) for number in range(EVENLY + 1)})
         finder = self._begin(chain, (), 0, last)
-        able = []
-        for position in asked:
-            if self.bench.ensure(chain.sources[position]):
-                able.append(position)
-        for number in range(2 * BATCH):
-            for position in able if number % 2 == 0 else able[::-1]:
-                if len(finder.samples.get(position, ())) > number:
-                    continue
-                with suppress(Busy):
-                    self.bench.measure(chain.sources[position])
-        return sorted({0, *able, last})
+        firsts = [p for p in range(last + 1) if p == 0 or chain.weights[p] > 0]
+        count = min(EVENLY, len(firsts) - 1)
+        asked = {firsts[round(n * (len(firsts) - 1) / max(count, 1))] for n in range(count + 1)}
+        while True:
+            able = [p for p in sorted(asked) if p not in finder.failed]
+            done = min((len(finder.samples.get(p, ())) for p in able), default=2 * BATCH)
+            if done >= 2 * BATCH:
+                return sorted({0, *able, last})
+            lacking = tuple(p for p in able if len(finder.samples.get(p, ())) < 2 * BATCH)
+            try:
+                self._grant(chain, finder, Wish(lacking, 2 * BATCH - done))
+            except Busy:
+                return sorted({0, *able, last})
 
     def _begin(self, chain: Chain, known: Sequence[Build], low: int, high: int) -> Finder:
         """With all that was measured of the chain before, in the order of time."""
@@ -202,11 +203,14 @@ class Search:
                 finder.cannot(position)
             elif self.bench.is_built(source):
                 finder.built.add(position)
-            if source.key != last:
+            # Of neighbours that are built from the same, the first in the range stands for all.
+            if source.key != last or position == low:
                 rounds += [(when, position, value) for when, value in self.bench.known(source)]
             last = source.key
         for _, position, value in sorted(rounds):
-            finder.measured(position, self.sample(value))
+            if position not in finder.failed:
+                finder.measured(position, self.sample(value))
+        finder.known_runs = finder.runs
         return finder
 
     def _carry_out(self, chain: Chain, finder: Finder) -> Verdict:
@@ -270,13 +274,22 @@ class Search:
         which brought most."""
         verdict, chain = found.verdict, found.chain
         group = [chain.sources[position].revision for position in verdict.positions]
-        merges = [one for one in group if one.is_merge and one.id not in entered]
+        # Branches that were merged at once do not follow one another.
+        merges = [one for one in group if len(one.parents) == 2 and one.id not in entered]
         branches = [(self.repository.merged(one), one) for one in merges]
         branch, merge = max(branches, key=lambda pair: len(pair[0]), default=([], group[-1]))
         if not branch or not branch[0].parents:
             return None
         base = self.repository.revision(branch[0].parents[0])
-        self.say(f"{merge.short} has merged {len(branch)} revisions: looks into them")
+        self.say(f"{merge.short} has merged {counted(len(branch), 'revision')}: looks into them")
+        entered |= {merge.id}
+        places = {one.revision.id: place for place, one in enumerate(chain.sources)}
+        at, finder = places.get(base.id), found.finder
+        if at is None or not finder.low <= at < verdict.positions[0]:
+            # What the first search knows of the level before is of another one: the branch alone.
+            return self.through(
+                chain_of([base, *branch], self.keys, self.repository), entered=entered
+            )
         # Of the group all but the last could not be built: any of them stays possible.
         inner = chain_of([base, *branch, *group], self.keys, self.repository)
         end = len(inner) - 1
@@ -285,11 +298,11 @@ class Search:
         keys = {one.key for one in inner.sources}
         known = [
             Build(end if one.position >= verdict.positions[-1] else 0, one.samples)
-            for one in found.finder.builds
-            if found.finder.low <= one.position <= found.finder.high
+            for one in finder.builds
+            if finder.low <= one.position <= finder.high
             and chain.sources[one.position].key not in keys
         ]
-        return self.through(inner, known, entered=entered | {merge.id})
+        return self.through(inner, known, entered=entered)
 
 
 def build_cost(build_s: Sequence[float], round_s: Sequence[float]) -> float | None:
