@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from deconvoy.errors import UserError
-from deconvoy.history.builds import WAITS
+from deconvoy.history.builds import WAITS, remove
 from deconvoy.history.laboratory import comparable, system_calls
 from deconvoy.history.session import Session, opened
 from deconvoy.history.store import VERSION, Failure, Round, Store
@@ -99,6 +99,18 @@ def test_a_pattern_that_matches_nothing_is_the_user_s(session: Session) -> None:
     assert session.laboratory.measure(chain.sources[0]) is None
     with pytest.raises(UserError, match="matches nothing in what the benchmark printed: COUNT=1"):
         session.laboratory.measure(chain.sources[1])
+
+
+READ_ONLY = {"build": "mkdir kept; echo x > kept/file; chmod 0555 kept"}
+
+
+@pytest.mark.parametrize("session", [([READ_ONLY, {"level": "2"}], "")], indirect=True)
+def test_what_a_build_has_made_read_only_is_removed_all_the_same(session: Session) -> None:
+    builder = session.laboratory.builder
+    source = session.chain().sources[0]
+    assert session.laboratory.ensure(source)
+    remove(builder.place(source.key))
+    assert not builder.place(source.key).exists()
 
 
 LARGE = [{"build": "dd if=/dev/zero of=large bs=1024 count=1024 2>/dev/null"}]

@@ -106,6 +106,10 @@ def test_a_sweep_its_table_and_its_graph(
     done = history("graph")
     assert done.returncode == 0, done.stderr
     assert "locks[2] / 1000" in done.stdout and "\x1b" not in done.stdout
+    assert "2 threads" in done.stdout
+    assert "versions: 1.0 from 0, 1.1 from 2" in done.stdout
+    # Those that share a build with one that was measured are there, too.
+    assert set(raw) <= set(history("graph", "--raw").stdout.splitlines())
     done = history("graph", "--html", "h.html", "--svg", "h.svg", "--png", "h.png")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["h.html", "h.svg", "h.png"]
@@ -261,7 +265,8 @@ def test_a_sweep_that_is_killed_at_any_point_goes_on(tmp_path: Path) -> None:
             "SELECT count(*) FROM (SELECT round FROM runs GROUP BY round HAVING count(*) = 2)"
         ).fetchone()[0]
     assert all(failure is None for _, failure in rows)
-    # A kill between the end of a build and its row in the store makes it be told again, not made.
+    # Each was made once, and told once.
+    assert len(rows) == 40
     assert {key for key, _ in rows} == {one["build"] for one in found}
     assert whole == 3 * 40
     builds = tmp_path / "cache" / "deconvoy" / "history" / "builds"

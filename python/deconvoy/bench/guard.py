@@ -40,7 +40,8 @@ while IFS= read -r line; do
     esac
 done
 for group in $groups; do kill -9 "-$group"; done
-[ $# = 0 ] || rm -rf -- "$@"
+# Moved away at once: whoever goes on may make it again.
+for folder; do mv -- "$folder" "$folder.gone" && rm -rf -- "$folder.gone"; done
 """
 
 

@@ -97,7 +97,7 @@ class Builder:
             if self.has(source.key):
                 self._used(source, place)
                 return None
-            shutil.rmtree(place, ignore_errors=True)
+            remove(place)
             begun = time.monotonic()
             with guard.half_made(place):
                 place.mkdir()
@@ -108,7 +108,7 @@ class Builder:
                     about = {"bytes": size_of(place), "seconds": seconds}
                     write_whole(place / DONE, json.dumps(about))
                 else:
-                    shutil.rmtree(place)
+                    remove(place)
             self.made += 1
             self._tell(source, seconds, failure)
         return failure
@@ -208,10 +208,17 @@ class Builder:
             with self._locked(place.name):
                 # First what tells that it is whole: a kill leaves nothing that seems so.
                 (place / DONE).unlink(missing_ok=True)
-                shutil.rmtree(place, ignore_errors=True)
-            (self._folder / f"{place.name}.lock").unlink(missing_ok=True)
+                remove(place)
             total -= size
         return max(0, total - self.project.cache_bytes)
+
+
+def remove(folder: Path) -> None:
+    """A folder with all that is in it, also what a build has made read-only."""
+    for inside, _, _ in os.walk(folder):
+        with suppress(OSError):
+            os.chmod(inside, 0o700)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def size_of(folder: Path) -> int:

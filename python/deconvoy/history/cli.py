@@ -264,9 +264,16 @@ def find(
 @click.option("--svg", type=click.Path(path_type=Path), metavar="FILE", help="A picture.")
 @click.option("--png", type=click.Path(path_type=Path), metavar="FILE", help="A picture.")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
+@click.option("--raw", "as_raw", is_flag=True, help="A line a revision: name, version, RATIO.")
 @json_option
 def graph(
-    file: Path, html: Path | None, svg: Path | None, png: Path | None, force: bool, as_json: bool
+    file: Path,
+    html: Path | None,
+    svg: Path | None,
+    png: Path | None,
+    force: bool,
+    as_raw: bool,
+    as_json: bool,
 ) -> None:
     """Draw what was measured: the metric and what it is made of, against revisions."""
     from deconvoy.history import tables
@@ -278,7 +285,7 @@ def graph(
     with opened(file) as session, output.working("drawing"):
         # Whatever machine has measured it.
         session.laboratory.learn({session.laboratory.machine}, None)
-        tables.show_graph(session, html, svg, png, as_json=as_json)
+        tables.show_graph(session, html, svg, png, as_json=as_json, as_raw=as_raw)
 
 
 @history.command()

@@ -22,12 +22,15 @@ from deconvoy.history.store import Failure
 # Runs of each, with each number of threads, in turn.
 ROUNDS = 5
 
-# How far back it is looked for a revision that can be built.
+# So many builds at most to find one before a revision that can be built.
 FURTHEST = 25
 
 # What is said of: a count that is so many times another, a lock that has so much of all.
 TIMES = 2.0
 SHARE = 0.1
+
+# Acquisitions of which it is not known where: so many of all are worth a word.
+UNCOUNTED = 0.01
 
 # Less system time (of what a run takes), and fewer switches, are nothing to speak of.
 LEAST_SYSTEM, LEAST_SYSTEM_S = 0.05, 0.005
@@ -91,9 +94,9 @@ def built(session: Session, revision: Revision) -> Source | Failure:
 def nearest_before(session: Session, revision: Revision, progress: Callable[[str], None]) -> Source:
     """The nearest of those that it follows that can be built, and is built from something else."""
     at, own = revision, session.keys([revision])[0]
-    for _ in range(FURTHEST):
-        if not at.parents:
-            break
+    made = session.laboratory.builder.made
+    # What is known to fail costs nothing.
+    while at.parents and session.laboratory.builder.made - made < FURTHEST:
         at = session.repository.revision(at.parents[0])
         found = built(session, at)
         if isinstance(found, Failure):
@@ -149,6 +152,10 @@ def findings(before: Side, after: Side, threads: tuple[int, ...]) -> list[str]:
         if few != many:
             found += grows(side, few, many)
     found += lock_findings(before, after, few, many)
+    for side in (before, after):
+        lost = side.profiles[many].uncounted
+        if lost > UNCOUNTED * side.profiles[many].taken:
+            found.append(f"{side.name}: {lost:,} acquisitions are of places that had no room")
     if not any(side.profiles[many].processes for side in (before, after)):
         found.append(
             "no locks were counted: the library was not loaded (a program that is statically "

@@ -45,6 +45,9 @@ NOTHING = 0.5
 EVEN = 48
 ABOUT = (-3.0, -2.0, -1.25, -0.6, 0.0, 0.6, 1.25, 2.0, 3.0)
 
+# And no more of them in all: many builds would make each decision take long.
+MOST_LEVELS = 250
+
 # The quantiles between which an interval of the step lies.
 TAILS = (0.025, 0.975)
 
@@ -166,7 +169,9 @@ class Posterior:
         """The levels and the step, if there is one."""
         left, right, shift, prior = self._joint
         share = np.bincount(self._part, weights=self._prior, minlength=len(left))
-        weight = np.einsum("phl,ph,phm->lm", left, shift * share[:, None], right) * prior
+        count = left.shape[2]
+        weighted = (left * (shift * share[:, None])[:, :, None]).reshape(-1, count)
+        weight = (weighted.T @ right.reshape(-1, count)) * prior
         total = weight.sum()
         if total <= 0:
             return Step(math.nan, math.nan, math.nan, math.nan, math.nan)
@@ -214,8 +219,17 @@ def grid(builds: Sequence[Build], noise: float, least: float) -> Floats:
     several = np.unique(np.concatenate(points))
     # Those that lie closer together than matters are one.
     close = noise / math.sqrt(max(len(build.samples) for build in builds)) / 4
-    kept = [several[0]]
-    for point in several[1:]:
-        if point - kept[-1] >= close:
-            kept.append(point)
+    kept = apart(several, close)
+    while len(kept) > MOST_LEVELS:
+        close *= 1.5
+        kept = apart(several, close)
     return np.asarray(kept)
+
+
+def apart(points: Floats, close: float) -> list[float]:
+    """Of points in order, those that are no closer together."""
+    kept = [float(points[0])]
+    for point in points[1:]:
+        if point - kept[-1] >= close:
+            kept.append(float(point))
+    return kept

@@ -74,12 +74,13 @@ def sweep(
     over_size = laboratory.builder.make_room()
     able = [one for one in builds if one.key not in laboratory.failures]
     total = repeats * len(able)
-    missing = busy = 0
+    missing = busy = done = 0
     for number in range(repeats):
         in_order = list(able)
         random.Random(SEED + number).shuffle(in_order)
         for source in in_order:
             if source.key in laboratory.failures:
+                done += 1
                 continue
             if len(laboratory.rounds.get(source.key, ())) <= number:
                 if busy >= GIVES_UP_AFTER:
@@ -91,7 +92,7 @@ def sweep(
                 except Busy:
                     busy += 1
                     missing += 1
-            done = sum(min(len(laboratory.rounds.get(one.key, ())), repeats) for one in able)
+            done += 1
             progress("rounds", done, total)
     return Done(missing, over_size)
 

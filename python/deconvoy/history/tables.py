@@ -143,18 +143,28 @@ def estimate_json(one: Any) -> dict[str, Any] | None:
 
 
 def show_graph(
-    session: Session, html: Path | None, svg: Path | None, png: Path | None, *, as_json: bool
+    session: Session,
+    html: Path | None,
+    svg: Path | None,
+    png: Path | None,
+    *,
+    as_json: bool,
+    as_raw: bool,
 ) -> None:
     """Raises UserError when nothing was measured yet, or a file cannot be written."""
     from deconvoy.bench.drawings import png_of, svg_of
     from deconvoy.history.drawn import draw
     from deconvoy.history.graph import graph
     from deconvoy.history.page import alarm_note, render, told_of
-    from deconvoy.history.terminal import plot
+    from deconvoy.history.terminal import plots
 
     made = graph(session)
     if not made.measured:
         raise UserError("nothing of the range was measured yet: deconvoy history run")
+    if as_raw:
+        for line in shown.raw(made.rows):
+            click.echo(line)
+        return
     contents: dict[Path, str | bytes] = {}
     if html or svg or png:
         drawn = draw(made)
@@ -176,7 +186,7 @@ def show_graph(
         for place in contents:
             where.print(plain(str(place)), soft_wrap=True)
         return
-    click.echo(plot(made))
+    click.echo(plots(made))
     for one in told:
         where.print(f"[bold]{one['id']}[/bold] {plain(one['text'])}", soft_wrap=True)
         where.print(f"  {plain(one['subject'])}; {one['interval']}", soft_wrap=True)

@@ -20,17 +20,42 @@ MOST_WIDE = 150
 LOG_FROM = 5.0
 
 
-def plot(graph: Graph) -> str:
-    """The metric against the number of the revision in the range, a line where it changed."""
+def plots(graph: Graph) -> str:
+    """The metric against the number of the revision in the range, a line where it changed; then
+    each number that is read, with each number of threads; and what the numbers are."""
+    project = graph.session.project
+    counts = project.benchmark.threads
     known = [(row.position, row.metric.median) for row in graph.measured if row.metric is not None]
-    at = np.array([position for position, _ in known], dtype=float)
-    middles = np.array([middle for _, middle in known])
+    parts = [plot(graph, project.metric.text, {"": known})]
+    for name in project.readers:
+        several = {
+            f"{count} thread" + ("" if count == 1 else "s"): [
+                (row.position, row.parts[name, count].median)
+                for row in graph.measured
+                if (name, count) in row.parts
+            ]
+            for count in counts
+        }
+        parts.append(plot(graph, name, several))
+    ends = [graph.rows[0], graph.rows[-1]]
+    parts.append(" to ".join(f"{row.position}: {row.revision.short}" for row in ends))
+    if versions := graph.versions:
+        parts.append("versions: " + ", ".join(f"{name} from {at}" for at, name in versions))
+    return "\n".join(parts)
+
+
+def plot(graph: Graph, title: str, series: dict[str, list[tuple[int, float]]]) -> str:
+    """Medians of one number; a line where the metric changed."""
+    at = [np.array([position for position, _ in one], dtype=float) for one in series.values()]
+    middles = [np.array([middle for _, middle in one]) for one in series.values()]
     size = shutil.get_terminal_size((WIDE, TALL))
-    can_log = float(middles.min()) > 0 and float(middles.max()) > LOG_FROM * float(middles.min())
+    low, high = (float(how(np.concatenate(middles))) for how in (np.min, np.max))
+    can_log = low > 0 and high > LOG_FROM * low
     text = plot_to_string(
-        [middles],
-        [at],
-        title=graph.session.project.metric.text,
+        middles,
+        at,
+        title=title,
+        legend_labels=list(series) if len(series) > 1 else None,
         width=max(20, min(size.columns, MOST_WIDE) - BESIDE),
         height=max(8, min(size.lines, TALL) - ABOVE),
         color=sys.stdout.isatty() and not os.environ.get("NO_COLOR"),
