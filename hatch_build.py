@@ -34,8 +34,10 @@ ARTIFACTS = [
     # The same crate, which counts mutexes, too; beside the other, so that neither is built again
     # for each.
     (
-        ["--profile", "preload", "-p", "deconvoy-shim", "--features", "mutexes"]
-        + ["--target-dir", "target/mutexes"],
+        [
+            *("--profile", "preload", "-p", "deconvoy-shim"),
+            *("--features", "mutexes", "--target-dir", "target/mutexes"),
+        ],
         "deconvoy_preload",
         "libdeconvoy_mutexes.so",
     ),

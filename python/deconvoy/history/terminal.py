@@ -51,6 +51,9 @@ def plot(graph: Graph, title: str, series: dict[str, list[tuple[int, float]]]) -
     size = shutil.get_terminal_size((WIDE, TALL))
     low, high = (float(how(np.concatenate(middles))) for how in (np.min, np.max))
     can_log = low > 0 and high > LOG_FROM * low
+    in_colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    # Without colours a series is told by its sign.
+    signs = "block" if in_colour or len(series) == 1 else "ascii"
     text = plot_to_string(
         middles,
         at,
@@ -58,7 +61,8 @@ def plot(graph: Graph, title: str, series: dict[str, list[tuple[int, float]]]) -
         legend_labels=list(series) if len(series) > 1 else None,
         width=max(20, min(size.columns, MOST_WIDE) - BESIDE),
         height=max(8, min(size.lines, TALL) - ABOVE),
-        color=sys.stdout.isatty() and not os.environ.get("NO_COLOR"),
+        color=in_colour,
+        character_set=signs,
         x_min=0.0,
         x_max=float(len(graph.rows) - 1),
         y_as_log=can_log,
