@@ -10,7 +10,7 @@ import pytest
 from deconvoy.errors import UserError
 from deconvoy.history.metric import Expression, NoNumber, Reader, reader_from
 from deconvoy.history.project import KEYS, filled, load, parse, size_of, template, time_of
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 GOOD = """
@@ -121,12 +121,14 @@ tables = st.dictionaries(
 )
 
 
+@settings(deadline=None)
 @given(tables)
 def test_whatever_is_in_it_only_the_user_is_told(data: dict[str, object]) -> None:
     with suppress(UserError):
         parse(data, Path("/nowhere/deconvoy.toml"))
 
 
+@settings(deadline=None)
 @given(st.text(max_size=30))
 def test_an_expression_is_arithmetic_or_refused(text: str) -> None:
     try:
