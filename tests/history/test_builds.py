@@ -6,11 +6,13 @@ import os
 import shutil
 import sqlite3
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy
 from deconvoy.errors import UserError
 from deconvoy.history.builds import WAITS, remove
 from deconvoy.history.laboratory import comparable, system_calls
@@ -136,6 +138,14 @@ def test_builds_make_room_for_those_that_are_wanted(session: Session, cache: Pat
     for source in chain.sources:
         assert session.laboratory.ensure(source)
     assert builder.make_room() > 0
+    # What another process may be using stays.
+    builder.want(set())
+    with opened(session.project.file) as other:
+        assert other.laboratory.ensure(other.chain().sources[0])
+        builder.make_room()
+        assert all(builder.has(source.key) for source in chain.sources)
+    builder.make_room()
+    assert not all(builder.has(source.key) for source in chain.sources)
 
 
 @pytest.mark.parametrize(
@@ -283,6 +293,31 @@ def test_a_team_s_store_on_a_server(postgresql: str, tmp_path: Path) -> None:
     with opened(file) as again:
         assert len(again.laboratory.rounds) == 3
         assert [len(again.store.all_of(table)) for table in ("builds", "runs")] == [3, 3]
+
+
+def first_starts(address: str) -> None:
+    """Of a store, by several processes at a time."""
+    program = f"from deconvoy.history.store import Store; input(); Store({address!r}).close()"
+    started = [
+        subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE) for _ in range(4)
+    ]
+    for process in started:
+        assert process.stdin is not None
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+    assert [process.wait() for process in started] == [0] * 4
+
+
+def test_first_starts_at_a_time_share_a_file(tmp_path: Path) -> None:
+    first_starts(str(tmp_path / "it.db"))
+
+
+def test_first_starts_at_a_time_share_a_server(postgresql: str) -> None:
+    engine = sqlalchemy.create_engine(postgresql, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.exec_driver_sql("CREATE DATABASE another")
+    engine.dispose()
+    first_starts(postgresql.replace("/postgres?", "/another?"))
 
 
 def test_what_strace_counts() -> None:

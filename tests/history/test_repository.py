@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 import shutil
+import sqlite3
 import subprocess
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +17,7 @@ from deconvoy.errors import UserError
 from deconvoy.history.fossil import Fossil
 from deconvoy.history.git import Git
 from deconvoy.history.repository import open_repository
-from generator import fossil_repository, git, history
+from generator import fossil_repository, git, git_repository, history
 
 
 @pytest.fixture
@@ -70,6 +74,7 @@ def test_what_git_tells(repository: Path, tmp_path: Path) -> None:
     chain = opened.chain(oldest, newest)
     assert [one.subject for one in chain] == ["First", "Notes", "Merge side"]
     assert [one.subject for one in opened.merged(newest)] == ["On a side"]
+    assert opened.tags() == {oldest.id: "v1"}
     inputs = opened.inputs(chain, ["src", "nowhere"])
     assert inputs[0] == inputs[1] != inputs[2]
     assert [one.subject for one in opened.touching(chain, "NOTES")] == ["Notes"]
@@ -132,6 +137,29 @@ def test_a_user_s_settings_do_not_matter(
     assert (folder / "src" / "a b.c").exists() and not (tmp_path / "other").exists()
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_what_all_merges_brought_is_what_each_did(tmp_path: Path, seed: int) -> None:
+    """Also of branches that leave from a branch, and merge the trunk or several at once."""
+    commits = history(seed, 150)
+    chosen = random.Random(seed)
+    for number, one in enumerate(commits[20:], start=20):
+        extra = chosen.choice(commits[: number - 1]).mark
+        if chosen.random() < 0.15 and extra not in one.parents:
+            commits[number] = replace(one, parents=(*one.parents, extra))
+    git_repository(tmp_path / "it.git", commits)
+    opened = Git(tmp_path / "it.git")
+    newest = opened.revision("main")
+    first = newest
+    while first.parents:
+        first = opened.revision(first.parents[0])
+    chain = opened.chain(first, newest)
+    several = [chain, chain[10:], chain[::3], [chain[0], *opened.merged(chain[-1]), chain[-1]]]
+    for some in several:
+        merges = [one for one in some[1:] if one.is_merge]
+        assert opened.brought(some) == {one.id: opened.merged(one) for one in merges}
+    assert any(opened.brought(chain).values())
+
+
 @pytest.fixture
 def fossil(tmp_path: Path) -> Path:
     if shutil.which("fossil") is None:
@@ -170,6 +198,33 @@ def test_what_fossil_tells(fossil: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is not among the primary ancestors"):
         opened.chain(chain[-1], chain[0])
     assert state(fossil.parent) == before
+
+
+def test_a_fossil_that_logs_ahead_is_only_read(fossil: Path, tmp_path: Path) -> None:
+    """What was written to its log is read, too, and nothing is put beside it."""
+    place = tmp_path / "own"
+    place.mkdir()
+    with closing(sqlite3.connect(fossil)) as writer:
+        writer.execute("PRAGMA journal_mode=WAL")
+        writer.execute("PRAGMA wal_autocheckpoint=0")
+        writer.execute("UPDATE event SET ecomment = 'said again' WHERE type = 'ci'")
+        writer.commit()
+        # As a process leaves it that was killed.
+        for path in fossil.parent.glob("it.fossil*"):
+            if path.is_file() and not path.name.endswith("-shm"):
+                shutil.copyfile(path, place / path.name)
+    before = state(place)
+    assert len(before) == 2
+    opened = open_repository("own/it.fossil", None, tmp_path, tmp_path / "cache")
+    assert opened.kind == "fossil"
+    assert opened.revision("trunk").subject == "said again"
+    assert state(place) == before
+    with closing(sqlite3.connect(place / "it.fossil")) as writer:
+        writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    before = state(place)
+    assert len(before) == 1
+    assert open_repository("own/it.fossil", None, tmp_path, tmp_path / "cache").revision("trunk")
+    assert state(place) == before
 
 
 def test_a_check_out_of_fossil_is_its_repository(fossil: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import IO
 
 from deconvoy.bench.guard import guard
 from deconvoy.files import write_whole
@@ -68,6 +69,7 @@ class Builder:
         self._folder = cache / "builds"
         self._wanted: set[str] = set()
         self._told = store.built_keys(self.recipe)
+        self._use: IO[bytes] | None = None
         self.made = 0
 
     def place(self, key: str) -> Path:
@@ -92,6 +94,7 @@ class Builder:
     def ensure(self, source: Source) -> Failure | None:
         """Builds it, unless it is built; why it could not be built."""
         self._folder.mkdir(parents=True, exist_ok=True)
+        self._hold()
         place = self.place(source.key)
         with self._locked(source.key):
             if self.has(source.key):
@@ -125,6 +128,12 @@ class Builder:
         revision = source.revision.id
         self._store.built(source.key, self.recipe, revision, self._machine, seconds, failure)
         self._told.add(source.key)
+
+    def close(self) -> None:
+        """Others may remove builds from now on."""
+        if self._use is not None:
+            self._use.close()
+            self._use = None
 
     @contextmanager
     def _locked(self, key: str) -> Iterator[None]:
@@ -191,9 +200,30 @@ class Builder:
             with suppress(OSError):
                 os.rmdir(folder)
 
+    def _hold(self) -> None:
+        """As long as this process is there, no other one removes builds: it may be using them."""
+        if self._use is None:
+            self._use = (self._folder / "use.lock").open("wb")
+        fcntl.flock(self._use, fcntl.LOCK_SH)
+
     def make_room(self) -> int:
         """Removes builds that were not used for longest until the rest is no larger than what the
-        project file says; bytes that are wanted beyond that."""
+        project file says; bytes that are wanted beyond that. While another process uses builds,
+        none is removed: the last that ends makes room."""
+        if self._use is None:
+            return 0
+        try:
+            fcntl.flock(self._use, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            # A lock that could not be raised may be gone.
+            self._hold()
+            return 0
+        try:
+            return self._remove_oldest()
+        finally:
+            self._hold()
+
+    def _remove_oldest(self) -> int:
         found = []
         for done in self._folder.glob(f"*/{DONE}"):
             with suppress(OSError, ValueError):

@@ -14,6 +14,7 @@ import tarfile
 import tempfile
 import threading
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
@@ -79,11 +80,10 @@ def without_store(text: str) -> str:
 
 @dataclass(frozen=True)
 class Task:
-    """Revisions that a machine builds, and measures in turn."""
+    """Revisions that a machine builds, and measures in turn, each so many times."""
 
-    sources: tuple[Source, ...]
+    rounds: tuple[tuple[Source, int], ...]
     trees: dict[str, bytes]
-    rounds: int
 
 
 def unpacked(trees: dict[str, bytes]) -> Export:
@@ -126,16 +126,20 @@ def carry_out(sent: Sent, task: Task) -> dict[str, Any]:
 
 def measured(laboratory: Laboratory, task: Task) -> bool:
     """Whether it could be measured: not if the machine was too busy."""
-    able = [source for source in task.sources if laboratory.ensure(source)]
-    for number in range(task.rounds):
-        for source in able if number % 2 == 0 else able[::-1]:
-            if source.key in laboratory.failures:
+    able = [(source, rounds) for source, rounds in task.rounds if laboratory.ensure(source)]
+    for number in range(max((rounds for _, rounds in able), default=0)):
+        for source, rounds in able if number % 2 == 0 else able[::-1]:
+            if source.key in laboratory.failures or number >= rounds:
                 continue
             try:
                 laboratory.measure(source)
             except Busy:
                 return False
     return True
+
+
+# What a machine is asked for: revisions, and how often it shall measure each.
+Share = tuple[Machine, Sequence[Source], int]
 
 
 @dataclass
@@ -170,7 +174,7 @@ class Machines:
     def all(self) -> list[Machine]:
         return list(self.cluster.machines.values())
 
-    def carry_out(self, work: Sequence[tuple[Machine, Sequence[Source], int]]) -> None:
+    def carry_out(self, work: Sequence[Share]) -> None:
         """All at once, each on its machine. Raises Busy when one could not be measured, UserError
         when the last machine is gone."""
         futures = [(one, self._submit(one, sources, rounds)) for one, sources, rounds in work]
@@ -186,22 +190,22 @@ class Machines:
 
     def _submit(self, one: Machine, sources: Sequence[Source], rounds: int) -> Any:
         """With the baseline, if the machine has not measured it yet."""
-        wanted = list(sources)
+        wanted = {source.key: (source, rounds) for source in sources}
         base = self.baseline
         if base is not None and self.compared.get(one.name) != base.key:
-            if base.key not in {source.key for source in wanted}:
-                wanted.insert(0, base)
-            rounds = max(rounds, BATCH)
+            wanted = {base.key: (base, max(rounds, BATCH))} | {
+                key: told for key, told in wanted.items() if key != base.key
+            }
         client = self.cluster.client
         alone_on = {"workers": [one.worker], "allow_other_workers": False, "pure": False}
-        keys = [source.key for source in wanted]
+        keys = list(wanted)
         there = self._wait(one, client.submit(has, keys, **alone_on)) or []
         trees = {
             source.revision.id: self._tree(source.revision)
-            for source in wanted
+            for source, _ in wanted.values()
             if source.key not in there and source.key not in self.session.laboratory.failures
         }
-        return client.submit(carry_out, self.sent, Task(tuple(wanted), trees, rounds), **alone_on)
+        return client.submit(carry_out, self.sent, Task(tuple(wanted.values()), trees), **alone_on)
 
     def _tree(self, revision: Revision) -> bytes:
         file = io.BytesIO()
@@ -264,30 +268,29 @@ def sweep_on(
             and len(laboratory.rounds.get(one.key, ())) < repeats
         ]
 
-    tried: dict[str, int] = {}
-    while True:
-        waiting = [one for one in left() if tried.get(one.key, 0) < 2]
-        if not waiting:
-            break
-        work = list(shares(several.all, waiting, repeats))
-        for _, some, _ in work:
-            for one in some:
-                tried[one.key] = tried.get(one.key, 0) + 1
-        with suppress(Busy):
-            several.carry_out(work)
-        progress("revisions", len(sources) - len(left()), len(sources))
+    tried: Counter[str] = Counter()
+    while waiting := [one for one in left() if tried[one.key] < 2]:
+        work = list(shares(several.all, waiting))
+        tried.update(source.key for _, some in work for source in some)
+        # What was measured is in the store after each round.
+        for _ in range(repeats):
+            missing = {one.key for one in left()}
+            now = [(one, [each for each in some if each.key in missing], 1) for one, some in work]
+            with suppress(Busy):
+                several.carry_out([share for share in now if share[1] and share[0] in several.all])
+            progress("revisions", len(sources) - len(left()), len(sources))
     return sum(repeats - len(laboratory.rounds.get(one.key, ())) for one in left())
 
 
 def shares(
-    several: Sequence[Machine], waiting: Sequence[Source], repeats: int
-) -> Iterator[tuple[Machine, list[Source], int]]:
+    several: Sequence[Machine], waiting: Sequence[Source]
+) -> Iterator[tuple[Machine, list[Source]]]:
     """The next few for each machine: measured in turn there."""
     some = 4
     for number, one in enumerate(several):
         mine = list(waiting[number :: len(several)][:some])
         if mine:
-            yield one, mine, repeats
+            yield one, mine
 
 
 @dataclass

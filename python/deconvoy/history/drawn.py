@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -109,7 +110,9 @@ def metric(axes: Axes, graph: Graph) -> None:
     missing(axes, graph)
     better = "more is better" if project.better == "higher" else "less is better"
     axes.set_title(f"{project.metric.text} ({better})", color=INK)
-    for position, version in graph.versions[:MOST_LABELS]:
+    versions = graph.versions
+    # Of many, some, evenly.
+    for position, version in versions[:: max(1, math.ceil(len(versions) / MOST_LABELS))]:
         axes.axvline(position - 0.5, color=LINE, linewidth=1.0, zorder=0)
         axes.annotate(
             version,

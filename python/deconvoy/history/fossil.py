@@ -7,7 +7,7 @@ import sqlite3
 import tarfile
 import tempfile
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from deconvoy.errors import UserError
@@ -47,7 +47,7 @@ def is_repository(file: Path) -> bool:
         with file.open("rb") as opened:
             if not opened.read(16).startswith(b"SQLite format 3"):
                 return False
-        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as database:
+        with closing(_peek(file)) as database:
             query = "SELECT count(*) FROM sqlite_master WHERE name IN ('blob', 'plink', 'event')"
             return bool(database.execute(query).fetchone()[0] == 3)
     except (OSError, sqlite3.Error):
@@ -59,8 +59,7 @@ def checkout_of(folder: Path) -> Path | None:
     for place in (folder.absolute(), *folder.absolute().parents):
         for name in CHECKOUTS:
             if (place / name).is_file():
-                address = f"{(place / name).as_uri()}?mode=ro"
-                with closing(sqlite3.connect(address, uri=True)) as database:
+                with closing(_peek(place / name)) as database:
                     query = "SELECT value FROM vvar WHERE name = 'repository'"
                     row = database.execute(query).fetchone()
                 return None if row is None else place / row[0]
@@ -82,7 +81,7 @@ class Fossil(Repository):
         if not is_repository(file):
             raise UserError(f"{file} is no Fossil repository")
         self._copy = _copy_of(file, copies)
-        self._database = sqlite3.connect(f"{self._copy.as_uri()}?mode=ro", uri=True)
+        self._database = _at(self._copy)
 
     @classmethod
     def cloned(cls, address: str, place: Path) -> Fossil:
@@ -181,6 +180,14 @@ class Fossil(Repository):
             found += reversed(branch)
         return found
 
+    def tags(self) -> dict[str, str]:
+        rows = self._database.execute(
+            """SELECT uuid, substr(tagname, 5) FROM tagxref JOIN tag USING (tagid)
+            JOIN blob USING (rid) WHERE tagname GLOB 'sym-*' AND tagtype = 1
+            ORDER BY tagname DESC"""
+        )
+        return dict(rows.fetchall())
+
     def inputs(self, revisions: Sequence[Revision], paths: Sequence[str]) -> list[str]:
         found = []
         everything = not paths or "." in paths
@@ -240,25 +247,52 @@ def _own(folder: Path) -> dict[str, str]:
 
 
 def _copy_of(file: Path, copies: Path) -> Path:
-    """A copy of a repository, made by SQLite, so that it is whole whatever is written meanwhile."""
+    """A copy of a repository, which is whole whatever is written meanwhile."""
     of = short_hash(str(file.resolve()))
-    state = [(path.stat().st_mtime_ns, path.stat().st_size) for path in _parts(file)]
+    state = _state(file)
     place = copies / f"{of}-{short_hash(state)}.copy.fossil"
     if place.exists():
         return place
     copies.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=copies) as beside:
-        new = Path(beside, "copy")
-        with (
-            closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as source,
-            closing(sqlite3.connect(new)) as copy,
-        ):
-            source.backup(copy)
+        source, new = Path(beside, "source"), Path(beside, "copy")
+        if _logs_ahead(file):
+            # To read it where it is, SQLite would put files beside it.
+            copied = None
+            while copied != _state(file):
+                copied = _state(file)
+                with suppress(FileNotFoundError):
+                    for path in _parts(file):
+                        shutil.copyfile(path, f"{source}{path.name.removeprefix(file.name)}")
+        else:
+            source = file
+        with closing(_at(source)) as opened, closing(sqlite3.connect(new)) as copy:
+            opened.backup(copy)
+            copy.execute("PRAGMA journal_mode=DELETE")
         new.rename(place)
     for old in copies.glob(f"{of}-*.copy.fossil"):
         if old != place:
             old.unlink(missing_ok=True)
     return place
+
+
+def _logs_ahead(file: Path) -> bool:
+    """Whether what is written to a database goes to a file beside it first (WAL)."""
+    with file.open("rb") as opened:
+        return opened.read(20)[18:] == b"\x02\x02"
+
+
+def _at(file: Path, how: str = "mode=ro") -> sqlite3.Connection:
+    return sqlite3.connect(f"{file.absolute().as_uri()}?{how}", uri=True)
+
+
+def _peek(file: Path) -> sqlite3.Connection:
+    """A database of the user's, for what it says since long: nothing is put beside it."""
+    return _at(file, "mode=ro&immutable=1" if _logs_ahead(file) else "mode=ro")
+
+
+def _state(file: Path) -> list[tuple[int, int]]:
+    return [(path.stat().st_mtime_ns, path.stat().st_size) for path in _parts(file)]
 
 
 def _parts(file: Path) -> list[Path]:

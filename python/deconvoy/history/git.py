@@ -77,9 +77,9 @@ class Git(Repository):
             raise RuntimeError(f"git {' '.join(arguments)}: {complaint(done)}")
         return done.stdout.decode(errors="replace")
 
-    def _log(self, *arguments: str) -> list[Revision]:
+    def _log(self, *arguments: str, given: str | None = None) -> list[Revision]:
         form = ("--no-show-signature", f"--format={FORMAT}")
-        parts = self._out("log", *form, *arguments, "--").split("\0")
+        parts = self._out("log", *form, *arguments, "--", given=given).split("\0")
         rows = zip(*[iter(parts)] * 5, strict=False)
         return [
             Revision(id.strip(), tuple(parents.split()), float(when), author, subject)
@@ -109,6 +109,50 @@ class Git(Repository):
         found: list[Revision] = []
         for parent in merge.parents[1:]:
             found += self._log("--first-parent", "--reverse", parent, f"^{merge.parents[0]}")
+        return found
+
+    def brought(self, revisions: Sequence[Revision]) -> dict[str, list[Revision]]:
+        # All that may have been merged, at once: a process for each merge is slow.
+        merges = [one for one in revisions[1:] if one.is_merge]
+        if not merges:
+            return {}
+        ends = f"{revisions[-1].id}\n^{revisions[0].id}\n"
+        known = {one.id: one for one in self._log("--stdin", given=ends)}
+        first = revisions[-1]
+        line = {first.id}
+        while first.parents and (first := known.get(first.parents[0], first)).id not in line:
+            line.add(first.id)
+        if any(one.id not in line for one in merges):
+            return super().brought(revisions)
+        # Of what each merge is made of, what none before it had.
+        had: set[str] = set()
+
+        def take(from_: str) -> None:
+            left = [from_]
+            while left:
+                one = known.get(left.pop())
+                if one is not None and one.id not in had:
+                    had.add(one.id)
+                    left += one.parents
+
+        found: dict[str, list[Revision]] = {}
+        for merge in merges:
+            take(merge.parents[0])
+            found[merge.id] = []
+            for parent in merge.parents[1:]:
+                branch = []
+                while parent in known and parent not in had:
+                    branch.append(known[parent])
+                    parent = next(iter(known[parent].parents), "")
+                found[merge.id] += reversed(branch)
+        return found
+
+    def tags(self) -> dict[str, str]:
+        form = "%(objectname) %(*objectname) %(refname:short)"
+        found: dict[str, str] = {}
+        for line in self._out("for-each-ref", f"--format={form}", "refs/tags").splitlines():
+            own, of, name = line.split(" ", 2)
+            found.setdefault(of or own, name)
         return found
 
     def inputs(self, revisions: Sequence[Revision], paths: Sequence[str]) -> list[str]:

@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from deconvoy.bench.stats import Estimate
+from deconvoy.history.builds import Source
 from deconvoy.history.changes import Point, changes, false_alarms
 from deconvoy.history.posterior import Build
 from deconvoy.history.session import Session
 from deconvoy.history.shown import Change, Row, change_of_step, failed_spans, rows
 from deconvoy.history.spans import Span
-from deconvoy.history.walk import Chain, Search, chain_of
+from deconvoy.history.walk import Chain, Search
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Graph:
     spans: list[Span]
     changes: list[Marked]
     alarms: float
+    tags: Mapping[str, str]
 
     @property
     def measured(self) -> list[Row]:
@@ -53,8 +55,12 @@ class Graph:
 
     @property
     def versions(self) -> list[tuple[int, str]]:
-        """Where a revision calls itself otherwise than the one before."""
+        """Where a revision calls itself otherwise than the one before; tags, if none says what it
+        is."""
         found: list[tuple[int, str]] = []
+        if not any(row.version for row in self.rows):
+            pairs = ((row.position, self.tags.get(row.revision.id)) for row in self.rows)
+            return [(position, tag) for position, tag in pairs if tag is not None]
         for row in self.rows:
             if row.version and (not found or found[-1][1] != row.version):
                 found.append((row.position, row.version))
@@ -72,7 +78,9 @@ def graph(session: Session) -> Graph:
         Marked(point, change_of_step(search, point.step), found[point.position]) for point in points
     ]
     branches = list(measured_branches(session, chain, versions))
-    return Graph(session, chain, found, branches, failed_spans(session, chain), marked, alarms)
+    spans = failed_spans(session, chain)
+    tags = session.repository.tags()
+    return Graph(session, chain, found, branches, spans, marked, alarms, tags)
 
 
 def detected(session: Session, chain: Chain, search: Search) -> tuple[list[Point], float]:
@@ -95,13 +103,15 @@ def measured_branches(
 ) -> Sequence[Branch]:
     """Of what was merged, what was measured."""
     found = []
-    for position, source in enumerate(chain.sources):
-        if position == 0 or not source.revision.is_merge:
+    revisions = [source.revision for source in chain.sources]
+    brought = session.repository.brought(revisions)
+    merged = [one for branch in brought.values() for one in branch]
+    keys = dict(zip(merged, session.keys(merged), strict=True)) if merged else {}
+    for position, merge in enumerate(revisions):
+        branch = brought.get(merge.id, [])
+        if position == 0 or not branch:
             continue
-        branch = session.repository.merged(source.revision)
-        if not branch:
-            continue
-        inner = chain_of(branch, session.keys, session.repository)
+        inner = Chain([Source(one, keys[one]) for one in branch], [1.0] * len(branch))
         several = rows(session, inner, versions)
         step = 1 / (len(branch) + 1)
         places = [position - 1 + step * (number + 1) for number in range(len(branch))]

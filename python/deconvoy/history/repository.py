@@ -82,6 +82,14 @@ class Repository(ABC):
     def merged(self, merge: Revision) -> list[Revision]:
         """What a merge brought, oldest first: the merged branch from where it left."""
 
+    def brought(self, revisions: Sequence[Revision]) -> dict[str, list[Revision]]:
+        """As `merged`, of each merge after the first of some revisions, by its name."""
+        return {one.id: self.merged(one) for one in revisions[1:] if one.is_merge}
+
+    @abstractmethod
+    def tags(self) -> dict[str, str]:
+        """Of each revision that has tags, the first of them, by its name."""
+
     @abstractmethod
     def inputs(self, revisions: Sequence[Revision], paths: Sequence[str]) -> list[str]:
         """Of each revision, a name of what is at the paths (of everything, if there are none)."""

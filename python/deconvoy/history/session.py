@@ -118,10 +118,13 @@ def opened(
         )
     repository = open_repository(project.repository, project.kind, project.folder, cache)
     store = Store(project.store or default_place(project.folder))
+    builder = None
     try:
         here = store.machine(machine.describe())
         builder = Builder(project, repository.export, store, here, cache)
         laboratory = Laboratory(project, builder, store, here, say, jobs)
         yield Session(project, repository, store, laboratory)
     finally:
+        if builder is not None:
+            builder.close()
         store.close()

@@ -23,6 +23,12 @@ from deconvoy.errors import UserError
 
 VERSION = 1
 
+# How a transaction keeps others of its kind out; the number is ours alone.
+ALONE = {
+    "sqlite": "BEGIN IMMEDIATE",
+    "postgresql": "SELECT pg_advisory_xact_lock(6463656776)",
+}
+
 metadata = sql.MetaData()
 
 about = sql.Table(
@@ -113,11 +119,17 @@ class Store:
             )
         except (sql.exc.ArgumentError, ModuleNotFoundError) as error:
             raise UserError(f"store.address {address!r}: {error}{_mend(address)}") from None
+        if self._engine.dialect.name not in ALONE:
+            raise UserError(
+                f"store.address {address!r}: a path, for SQLite, or an address of PostgreSQL"
+            )
         if self._engine.dialect.name == "sqlite":
             sql.event.listen(self._engine, "connect", _as_wanted)
         try:
-            metadata.create_all(self._engine)
             with self._engine.begin() as connection:
+                # Of two that begin at a time the second finds what the first has made.
+                connection.exec_driver_sql(ALONE[self._engine.dialect.name])
+                metadata.create_all(connection)
                 found = connection.execute(sql.select(about.c.version)).scalar()
                 if found is None:
                     connection.execute(about.insert().values(version=VERSION))

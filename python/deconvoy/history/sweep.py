@@ -87,7 +87,9 @@ def sweep(
                     missing += 1
                     continue
                 try:
-                    laboratory.measure(source)
+                    # Another process may have made room meanwhile.
+                    if laboratory.ensure(source):
+                        laboratory.measure(source)
                     busy = 0
                 except Busy:
                     busy += 1

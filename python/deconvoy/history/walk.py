@@ -77,13 +77,13 @@ Keys = Callable[[Sequence[Revision]], list[str]]
 def chain_of(revisions: Sequence[Revision], keys: Keys, repository: Repository) -> Chain:
     names = keys(revisions)
     sources = [Source(one, name) for one, name in zip(revisions, names, strict=True)]
+    brought = repository.brought(revisions)
     weights = [0.0]
     for before, after in itertools.pairwise(sources):
         if after.key == before.key:
             weights.append(0.0)
         else:
-            brought = len(repository.merged(after.revision)) if after.revision.is_merge else 0
-            weights.append(float(max(1, brought)))
+            weights.append(float(max(1, len(brought.get(after.revision.id, ())))))
     return Chain(sources, weights)
 
 
