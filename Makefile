@@ -24,7 +24,8 @@ PACKAGE := $(shell find python scenarios -type f -not -name '*.pyc' -not -name '
 BUILT_FROM := pyproject.toml hatch_build.py $(RUST) $(PACKAGE)
 PYTHON_CHECKED := $(PACKAGE) pyproject.toml hatch_build.py \
 	$(shell find tests ci benchmarks -name "*.py") ci/interpreters ci/aarch64 ci/cpython-tests benchmarks/servers benchmarks/pyperformance \
-	benchmarks/drivers benchmarks/overhead benchmarks/scale benchmarks/futures docs/policies/draw
+	benchmarks/drivers benchmarks/overhead benchmarks/scale benchmarks/futures benchmarks/rivals \
+	benchmarks/sweeping docs/policies/draw
 TESTS := $(shell find tests -type f -not -name '*.pyc')
 
 .PHONY: all test rust python demo lock clean
@@ -78,6 +79,9 @@ $(STAMPS)/mypy: $(PYTHON_CHECKED) $(STAMPS)/tools
 	$(DEV)/mypy --strict python hatch_build.py
 	MYPYPATH=benchmarks:python $(DEV)/mypy --strict benchmarks/servers benchmarks/serving
 	MYPYPATH=benchmarks:python $(DEV)/mypy --strict benchmarks/pyperformance benchmarks/probe
+	for one in rivals sweeping scale futures overhead drivers; do \
+		MYPYPATH=benchmarks:python:tests:tests/history $(DEV)/mypy --strict benchmarks/$$one || exit 1; \
+	done
 	MYPYPATH=benchmarks/programs $(DEV)/mypy --strict benchmarks/programs
 	MYPYPATH=ci $(DEV)/mypy --strict ci/interpreters
 	MYPYPATH=ci $(DEV)/mypy --strict ci/aarch64

@@ -1,7 +1,7 @@
 //! Reads lock profiles (`deconvoy_trace::mutexes`): which lock is which, and which functions take
 //! it. Stacks are unwound here, from the pieces that were copied, by the programs' own unwind tables.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::ops::Range;
 use std::path::Path;
@@ -336,18 +336,38 @@ fn image(path: &str, mappings: &[Mapping], unwinder: &mut Native<Vec<u8>>) -> Op
             ..Default::default()
         },
     ));
-    let mut symbols: Vec<_> = file
-        .symbols()
-        .chain(file.dynamic_symbols())
-        .filter(|one| {
-            matches!(one.kind(), SymbolKind::Text | SymbolKind::Data) && one.address() > 0
+    let symbols = symbols(&file);
+    let name = Path::new(path).file_name()?.to_string_lossy().into_owned();
+    Some(Image { name, bias, range, symbols })
+}
+
+/// Functions and data, by their addresses. What several source files have under one name (`static`)
+/// has its file's before it.
+fn symbols(file: &object::File<'_>) -> Vec<(u64, u64, String)> {
+    let mut found = Vec::new();
+    let mut places: HashMap<String, HashSet<u64>> = HashMap::new();
+    let mut source = "";
+    for one in file.symbols().chain(file.dynamic_symbols()) {
+        let Ok(name) = one.name() else { continue };
+        if one.kind() == SymbolKind::File {
+            source = name;
+        }
+        if matches!(one.kind(), SymbolKind::Text | SymbolKind::Data) && one.address() > 0 {
+            let name = demangled(name);
+            places.entry(name.clone()).or_default().insert(one.address());
+            found.push((one.address(), one.size(), name, one.is_local().then_some(source)));
+        }
+    }
+    let mut symbols: Vec<_> = found
+        .into_iter()
+        .map(|(address, size, name, source)| match source {
+            Some(source) if places[&name].len() > 1 => (address, size, format!("{source}: {name}")),
+            _ => (address, size, name),
         })
-        .filter_map(|one| Some((one.address(), one.size(), demangled(one.name().ok()?))))
         .collect();
     symbols.sort();
     symbols.dedup_by_key(|(begin, _, _)| *begin);
-    let name = Path::new(path).file_name()?.to_string_lossy().into_owned();
-    Some(Image { name, bias, range, symbols })
+    symbols
 }
 
 fn demangled(name: &str) -> String {

@@ -87,7 +87,7 @@ def profile(folder: Path) -> Profile:
 def _add(found: dict[str | tuple[str, ...], Lock], name: str, site: Mapping[str, Any]) -> None:
     stack = tuple(site["stack"])
     lock = found.setdefault((name, *stack) if name.startswith("a lock") else name, Lock(name))
-    caller = lock.callers.setdefault(stack, Caller(stack, site["kind"]))
+    caller = lock.callers.setdefault((site["kind"], *stack), Caller(stack, site["kind"]))
     caller.taken += site["taken"]
     caller.contended += site["contended"]
     caller.waited_ns += site["waited_ns"]
