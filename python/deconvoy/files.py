@@ -4,7 +4,9 @@ all."""
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from deconvoy.errors import UserError
@@ -14,6 +16,23 @@ def cache_folder() -> Path:
     """Where deconvoy keeps what it can make again; it may not exist."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base).absolute() / "deconvoy"
+
+
+def make_writable(folder: Path) -> None:
+    """A folder and those in it, also if they cannot be read; what links lead to stays as it is."""
+    with suppress(OSError):
+        os.chmod(folder, 0o700)
+    for inside, folders, _ in os.walk(folder):
+        for path in (os.path.join(inside, name) for name in folders):
+            if not os.path.islink(path):
+                with suppress(OSError):
+                    os.chmod(path, 0o700)
+
+
+def remove(folder: Path) -> None:
+    """A folder with all that is in it, also what somebody has made read-only."""
+    make_writable(folder)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def check_new(path: Path, force: bool) -> None:

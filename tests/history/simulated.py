@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from deconvoy.history.builds import Source
-from deconvoy.history.finder import Limits
 from deconvoy.history.repository import Repository, Revision
+from deconvoy.history.verdict import Limits
 from deconvoy.history.walk import Chain, Search, chain_of
 from generator import Commit
 

@@ -7,14 +7,17 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 import sqlalchemy
 from deconvoy.errors import UserError
-from deconvoy.history.builds import WAITS, remove
+from deconvoy.files import remove
+from deconvoy.history.builds import WAITS
 from deconvoy.history.laboratory import comparable, system_calls
 from deconvoy.history.session import Session, opened
 from deconvoy.history.store import VERSION, Failure, Round, Store
@@ -80,7 +83,7 @@ def test_what_fails_is_told_with_its_step_and_last_lines(session: Session, cache
     kept = {path.name for path in (cache / "builds").iterdir() if path.is_dir()}
     assert kept == {chain.sources[0].key, chain.sources[5].key}
     # And nothing that was begun.
-    assert not subprocess.run(["pgrep", "-f", "sleep 60$"], capture_output=True, check=False).stdout
+    assert not [one for one in psutil.Process().children(True) if one.name() == "sleep"]
 
 
 @pytest.mark.parametrize("session", [([{"build": "read a"}, {"level": "2"}], "")], indirect=True)
@@ -103,16 +106,28 @@ def test_a_pattern_that_matches_nothing_is_the_user_s(session: Session) -> None:
         session.laboratory.measure(chain.sources[1])
 
 
-READ_ONLY = {"build": "mkdir kept; echo x > kept/file; chmod 0555 kept"}
-
-
-@pytest.mark.parametrize("session", [([READ_ONLY, {"level": "2"}], "")], indirect=True)
-def test_what_a_build_has_made_read_only_is_removed_all_the_same(session: Session) -> None:
-    builder = session.laboratory.builder
-    source = session.chain().sources[0]
-    assert session.laboratory.ensure(source)
-    remove(builder.place(source.key))
-    assert not builder.place(source.key).exists()
+def test_what_a_build_has_made_read_only_is_removed_all_the_same() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as outer:
+        place = Path(outer, "place")
+        (place / "kept" / "deep").mkdir(parents=True)
+        (place / "kept" / "deep" / "file").write_text("x")
+        (place / "link").symlink_to(outer)
+        Path(outer).chmod(0o755)
+        (place / "kept" / "deep").chmod(0o555)
+        (place / "kept").chmod(0o000)
+        is_root = os.geteuid() == 0
+        if is_root:
+            # Who may do anything would prove nothing.
+            subprocess.run(["chown", "-R", "65534", outer], check=True)
+            os.seteuid(65534)
+        try:
+            with pytest.raises(PermissionError):
+                shutil.rmtree(place)
+            remove(place)
+        finally:
+            if is_root:
+                os.seteuid(0)
+        assert not place.exists() and Path(outer).stat().st_mode & 0o777 == 0o755
 
 
 LARGE = [{"build": "dd if=/dev/zero of=large bs=1024 count=1024 2>/dev/null"}]
@@ -227,15 +242,80 @@ def test_machines_are_compared_by_what_both_measured() -> None:
         "there": [one(2, 8.4)],
         "alone": [one(4, 5.0)],
     }
-    found = comparable(known, 1)
+    found = comparable(known, {1})
     assert [told.values[1]["time"] for told in found["there"]] == [pytest.approx(4.2)]
     assert [told.values[2]["time"] for told in found["there"]] == [pytest.approx(2.1)]
     # Nobody knows what another machine would have measured.
     assert "alone" not in found
     # Where nothing was measured here, nothing can be told as this one would have measured it.
-    assert comparable(known, 9) == {}
+    assert comparable(known, {9}) == {}
     # To be looked at, that which has measured most is the measure.
     assert found.keys() == comparable(known, None).keys()
+    # A machine that is gone, and measured nothing, is none to compare with.
+    assert found.keys() == comparable(known, {1, 9}).keys()
+    # Where one has counted none, what the other counts stays.
+    known = {"base": [one(1, 0.0), one(2, 3.0)], "there": [one(2, 1e6)]}
+    assert comparable(known, {1})["there"][0].values[1]["time"] == 1e6
+
+
+def test_a_failure_is_over_when_it_went_well_later(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "it.db"))
+    here = store.machine({"processor": "x"})
+    common = {"measure": "m", "revision": "r", "machine": here, "foreign_cores": 0.0, "key": "k"}
+    bad = {"counts": False, "values": None, "step": "read time", "failure": "no number"}
+    well = {"counts": True, "values": {"time": 1.0}, "step": None, "failure": None}
+    store.ran(round="a", threads=1, **bad, **common)
+    assert store.failures("recipe", "m", {here}) == {"k": Failure("read time", "no number")}
+    # Others' are left alone.
+    store.forget_failures("recipe", "m", {here + 1})
+    assert store.failures("recipe", "m", {here})
+    store.ran(round="b", threads=1, **well, **common)
+    assert store.failures("recipe", "m", {here}) == {}
+    store.close()
+
+
+def test_a_password_is_not_told(tmp_path: Path) -> None:
+    address = f"postgresql+psycopg://user:secret@/it?host={tmp_path}"
+    with pytest.raises(UserError, match=r"user:\*\*\*@/it") as told:
+        Store(address)
+    assert "secret" not in str(told.value)
+
+
+def test_what_cannot_be_checked_out_is_no_failure_of_the_revision(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk may be full."""
+
+    def cannot(*_: object) -> None:
+        raise OSError("No space left on device")
+
+    builder = session.laboratory.builder
+    source = session.chain().sources[0]
+    monkeypatch.setattr(builder, "_export", cannot)
+    with pytest.raises(UserError, match="cannot be checked out: No space left on device"):
+        session.laboratory.ensure(source)
+    assert not session.store.all_of("builds") and not builder.place(source.key).exists()
+
+
+@pytest.mark.parametrize(
+    "session",
+    [([{}], '[benchmark] => environment = { VERSION = "{revision}" }\n[benchmark]')],
+    indirect=True,
+)
+def test_a_build_that_knows_its_revision_is_its_own(session: Session) -> None:
+    assert session.project.names_revisions
+
+
+def test_a_cache_that_cannot_be_is_told(tmp_path: Path) -> None:
+    repository(tmp_path / "repository", [{}, {"level": "2"}])
+    (tmp_path / "file").write_text("x")
+    file = tmp_path / "deconvoy.toml"
+    file.write_text(LIMITED + "[store]\ncache = 'file/in'\n")
+    with (
+        pytest.raises(UserError, match=r"builds cannot go to .*: Not a directory: .*store\.cache"),
+        opened(file) as found,
+    ):
+        found.laboratory.ensure(found.chain().sources[0])
 
 
 @pytest.fixture
@@ -297,7 +377,8 @@ def test_a_team_s_store_on_a_server(postgresql: str, tmp_path: Path) -> None:
 
 def first_starts(address: str) -> None:
     """Of a store, by several processes at a time."""
-    program = f"from deconvoy.history.store import Store; input(); Store({address!r}).close()"
+    program = f"from deconvoy.history.store import Store; input(); it = Store({address!r})\n"
+    program += "it.machine({'processor': 'x'}); it.close()"
     started = [
         subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE) for _ in range(4)
     ]

@@ -10,10 +10,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from deconvoy.history.finder import Finder, Limits, Outcome, Verdict, Wish
+from deconvoy.history.finder import Finder
 from deconvoy.history.fossil import Fossil
 from deconvoy.history.git import Git
 from deconvoy.history.repository import Repository
+from deconvoy.history.verdict import Limits, Outcome, Verdict, Wish
 from deconvoy.history.walk import Busy, Found, Search
 from generator import Commit, fossil_repository, git_repository, history
 from simulated import LEAST, World, mark_of, world
@@ -197,9 +198,26 @@ def test_all_changes_are_found(worlds: list[World]) -> None:
         return (1.3 if first in before else 1.0) * (0.8 if second in before else 1.0)
 
     bench.level = level
-    bench.is_broken = lambda _: False
+    # Neither the first ten nor the last can be built.
+    sources = [*places[:10], *places[-10:]]
+    ends = {one.chain.sources[0].key, *(each.key for each in sources)}
+    bench.is_broken = lambda source: source.key in ends
     found = search.all(one.chain)
     assert [names(each) for each in found] == [[first], [second]]
+
+
+def test_where_there_is_no_change_all_of_them_are_none(worlds: list[World]) -> None:
+    """Also if the oldest cannot be built."""
+    one = worlds[0]
+    search, bench = one.search(1, None, step=0.0, noise=0.02, broken=0.0)
+    bench.is_broken = lambda source: source.key == one.chain.sources[0].key
+    (found,) = search.all(one.chain)
+    assert found.verdict.outcome is Outcome.NOTHING
+    bench.builds.clear()
+    bench.told.clear()
+    bench.is_broken = lambda _: True
+    (found,) = search.all(one.chain)
+    assert found.verdict.outcome is Outcome.UNTESTABLE
 
 
 def test_repositories_agree(tmp_path: Path) -> None:
@@ -250,7 +268,7 @@ def test_a_branch_that_left_before_another_change_is_searched_by_itself(tmp_path
     of = planted(tmp_path, LEFT_BEFORE)
     found = search_of(of, LEFT_BEFORE).through(of.chain, low=1)
     # From 2 to the merge there are two changes: 3 halves it, the merge doubles it again.
-    assert found.verdict.outcome in (Outcome.FOUND, Outcome.NOTHING)
+    assert found.verdict.outcome is Outcome.NOTHING or names(found) in ([3], [5])
     all_of_them = search_of(of, LEFT_BEFORE).all(of.chain)
     assert [names(one) for one in all_of_them] == [[3], [5]]
 

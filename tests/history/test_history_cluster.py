@@ -46,7 +46,7 @@ class Workers:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[str]:
+def workers(tmp_path: Path) -> Iterator[Workers]:
     import distributed
 
     workers = Workers(tmp_path)
@@ -59,11 +59,16 @@ def cluster(tmp_path: Path) -> Iterator[str]:
             )
         with distributed.Client(address, set_as_default=False) as client:
             client.wait_for_workers(2, timeout=HANGS_AFTER_S)
-        yield address
+        yield workers
     finally:
         for process in workers.processes:
             process.kill()
             process.wait()
+
+
+@pytest.fixture
+def cluster(workers: Workers) -> str:
+    return workers.address()
 
 
 def test_builds_and_runs_are_made_by_the_workers(
@@ -73,7 +78,8 @@ def test_builds_and_runs_are_made_by_the_workers(
     several += [{"build": "true", "level": "20"}, {"level": "20 "}, {"level": "20  "}]
     repository(tmp_path / "repository", several)
     write(tmp_path)
-    here = {"XDG_CACHE_HOME": str(tmp_path / "here")}
+    # Compilers and make heed some variables: those of here, not of the workers.
+    here = {"XDG_CACHE_HOME": str(tmp_path / "here"), "MAKEFLAGS": "-j3"}
     done = deconvoy("history", "find", "--cluster", cluster, "--json", env=here)
     assert done.returncode == 0, done.stderr
     (found,) = json.loads(done.stdout)
@@ -90,6 +96,25 @@ def test_builds_and_runs_are_made_by_the_workers(
     builds = [set(builds_of(tmp_path / f"cache-127.0.0.{number}")) for number in (1, 2)]
     assert rows[0]["build"] in builds[0] & builds[1]
     assert builds[0] | builds[1] == {one["build"] for one in rows if one["metric"]}
+
+
+def test_a_worker_that_is_lost_is_done_without(
+    workers: Workers, deconvoy: Deconvoy, tmp_path: Path
+) -> None:
+    """One of two ends in the middle of a build; the other one does its part."""
+    marker = tmp_path / "lost"
+    # The build of the first worker ends that worker.
+    victim = workers.processes[1].pid
+    build = f'case "$PWD" in *cache-127.0.0.1*) touch {marker}; kill -9 {victim}; sleep 9;; esac'
+    several = [{"level": "10", "build": build}, *({"level": "10" + " " * n} for n in range(1, 4))]
+    repository(tmp_path / "repository", [*several, {"level": "20"}])
+    write(tmp_path)
+    here = {"XDG_CACHE_HOME": str(tmp_path / "here")}
+    done = deconvoy("history", "find", "--cluster", workers.address(), "--json", env=here)
+    assert marker.exists()
+    assert done.returncode == 0, done.stderr
+    (found,) = json.loads(done.stdout)
+    assert [one["message"] for one in found["revisions"]] == ["Step 4"]
 
 
 def builds_of(cache: Path) -> list[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from deconvoy import _native
 from deconvoy.history import locks
+from deconvoy.history.explain import by_name
 from deconvoy.interpreters import find_interpreters
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -129,6 +130,25 @@ def test_names_of_cpp(tmp_path: Path) -> None:
     (lock,) = [one for one in locks.profile(place).locks if one.taken == 1000]
     assert lock.name == "app::cache (it)"
     assert "app::Cache::put()" in lock.most.stack
+
+
+def test_a_process_that_had_no_time_to_begin_left_nothing(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "copy")
+    (tmp_path / "copy" / "1.locks").write_bytes(b"")
+    (tmp_path / "copy" / "2.locks").write_bytes(bytes(4096))
+    assert locks.totals(tmp_path / "copy") == locks.totals(folder)
+
+
+def test_locks_on_the_heap_of_one_name_are_added_up() -> None:
+    def one(caller: str, taken: int, contended: int) -> locks.Lock:
+        stack = ("Cache::put", "process", caller)
+        return locks.Lock(
+            "a lock on the heap", {stack: locks.Caller(stack, "mutex", taken, contended)}
+        )
+
+    several = locks.Profile([one("worker", 1_500_000, 10), one("main", 10, 0)])
+    (lock,) = by_name(several).values()
+    assert (lock.taken, lock.contended) == (1_500_010, 10)
 
 
 def test_locks_of_one_name_are_told_by_their_files(tmp_path: Path) -> None:

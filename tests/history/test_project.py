@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from deconvoy.errors import UserError
 from deconvoy.history.metric import Expression, NoNumber, Reader, reader_from
-from deconvoy.history.project import KEYS, filled, load, parse, size_of, template, time_of
+from deconvoy.history.project import KEYS, filled, load, parse, template
+from deconvoy.history.values import size_of, time_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

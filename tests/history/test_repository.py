@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import random
@@ -225,6 +226,32 @@ def test_a_fossil_that_logs_ahead_is_only_read(fossil: Path, tmp_path: Path) -> 
     assert len(before) == 1
     assert open_repository("own/it.fossil", None, tmp_path, tmp_path / "cache").revision("trunk")
     assert state(place) == before
+
+
+def test_a_copy_of_fossil_stays_as_long_as_it_is_used(fossil: Path, tmp_path: Path) -> None:
+    first = Fossil(fossil, tmp_path / "copies")
+    with closing(sqlite3.connect(fossil)) as writer:
+        writer.execute("UPDATE event SET ecomment = 'said again' WHERE type = 'ci'")
+        writer.commit()
+    second = Fossil(fossil, tmp_path / "copies")
+    newest = first.revision("trunk")
+    folder = tmp_path / "export"
+    folder.mkdir()
+    first.export(newest, folder)
+    assert (folder / "src").is_dir()
+    assert second.revision("trunk").subject == "said again"
+    del first
+    gc.collect()
+    Fossil(fossil, tmp_path / "copies")
+    assert len(list((tmp_path / "copies").glob("*.copy.fossil"))) == 2
+    with closing(sqlite3.connect(fossil)) as writer:
+        writer.execute("UPDATE event SET ecomment = 'once more' WHERE type = 'ci'")
+        writer.commit()
+    third = Fossil(fossil, tmp_path / "copies")
+    # That of the second, which is still there.
+    assert len(list((tmp_path / "copies").glob("*.copy.fossil"))) == 2
+    assert third.revision("trunk").subject == "once more"
+    assert second.revision("trunk").subject == "said again"
 
 
 def test_a_check_out_of_fossil_is_its_repository(fossil: Path, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ Nothing of ours runs in the programs that are measured.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import threading
@@ -17,6 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
+
+from deconvoy.files import remove
 
 PROGRAM = """
 trap "" INT TERM HUP
@@ -40,9 +41,16 @@ while IFS= read -r line; do
     esac
 done
 for group in $groups; do kill -9 "-$group"; done
-# Moved away at once: whoever goes on may make it again.
-for folder; do mv -- "$folder" "$folder.gone" && rm -rf -- "$folder.gone"; done
+# Moved away at once: whoever goes on may make it again. One that is another's by now stays.
+for folder; do
+    read -r owner < "$folder/$0" && [ "$owner" = "$PPID" ] || continue
+    mv -- "$folder" "$folder.gone" && chmod -R u+rwx -- "$folder.gone" && rm -rf -- "$folder.gone"
+done
 """
+
+
+# In a folder that is half made: the process that makes it.
+OWNER = ".owner"
 
 
 class Guard:
@@ -63,7 +71,7 @@ class Guard:
         if self._shell is None or self._shell.poll() is not None:
             quiet = subprocess.DEVNULL
             self._shell = subprocess.Popen(
-                ["/bin/sh", "-c", PROGRAM],
+                ["/bin/sh", "-c", PROGRAM, OWNER],
                 stdin=subprocess.PIPE,
                 stdout=quiet,
                 stderr=quiet,
@@ -78,12 +86,15 @@ class Guard:
 
     @contextmanager
     def half_made(self, folder: Path) -> Iterator[None]:
-        """A folder, whose name has no line feed, that is removed unless this ends well."""
+        """Makes a folder, whose name has no line feed, that is removed unless this ends well."""
         self._tell("half", folder)
         try:
+            folder.mkdir()
+            (folder / OWNER).write_text(f"{os.getpid()}\n")
             yield
+            (folder / OWNER).unlink(missing_ok=True)
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove(folder)
             raise
         finally:
             self._tell("whole", folder)

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import IO
 
 from deconvoy.bench.guard import guard
-from deconvoy.files import write_whole
-from deconvoy.history.process import WaitsForInput, last_lines, run
-from deconvoy.history.project import NOT_OF_A_BENCHMARK, Project, filled, short_hash
+from deconvoy.errors import UserError
+from deconvoy.files import make_writable, remove, write_whole
+from deconvoy.history.process import Stopped, WaitsForInput, last_lines, run
+from deconvoy.history.project import HEEDED, NOT_OF_A_BENCHMARK, Project, filled, short_hash
 from deconvoy.history.repository import LOCAL_TO_A_REPOSITORY, Revision
 from deconvoy.history.store import Failure, Store
 
@@ -48,11 +49,11 @@ def key_of(recipe: str, inputs: str) -> str:
 
 
 def environment_of(
-    told: tuple[tuple[str, str], ...], fields: Mapping[str, object]
+    told: tuple[tuple[str, str], ...], heeded: Mapping[str, str], fields: Mapping[str, object]
 ) -> dict[str, str]:
-    """What a step or a run sees: ours, and what the project file says."""
-    ours = {name: value for name, value in os.environ.items() if name not in HIDDEN}
-    return ours | {name: filled(value, fields) for name, value in told}
+    """What a step or a run sees: ours, and what the project file says. `heeded`: of the project."""
+    ours = {name: value for name, value in os.environ.items() if name not in (*HIDDEN, *HEEDED)}
+    return ours | dict(heeded) | {name: filled(value, fields) for name, value in told}
 
 
 class Builder:
@@ -68,7 +69,8 @@ class Builder:
         self._machine = machine
         self._folder = cache / "builds"
         self._wanted: set[str] = set()
-        self._told = store.built_keys(self.recipe)
+        # Of these builds the store knows.
+        self.told = store.built_keys(self.recipe)
         self._use: IO[bytes] | None = None
         self.made = 0
 
@@ -93,8 +95,7 @@ class Builder:
 
     def ensure(self, source: Source) -> Failure | None:
         """Builds it, unless it is built; why it could not be built."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._hold()
+        self.hold()
         place = self.place(source.key)
         with self._locked(source.key):
             if self.has(source.key):
@@ -103,7 +104,6 @@ class Builder:
             remove(place)
             begun = time.monotonic()
             with guard.half_made(place):
-                place.mkdir()
                 failure = self._make(source, place)
                 seconds = time.monotonic() - begun
                 if failure is None:
@@ -120,18 +120,20 @@ class Builder:
         """A build that is there. Whoever made it may have been killed before its store knew."""
         with suppress(OSError):
             os.utime(place / DONE)
-        if source.key not in self._told:
+        if source.key not in self.told:
             seconds = float(json.loads((place / DONE).read_text())["seconds"])
             self._tell(source, seconds, None)
 
     def _tell(self, source: Source, seconds: float, failure: Failure | None) -> None:
         revision = source.revision.id
         self._store.built(source.key, self.recipe, revision, self._machine, seconds, failure)
-        self._told.add(source.key)
+        self.told.add(source.key)
 
     def close(self) -> None:
-        """Others may remove builds from now on."""
+        """Makes room; others may remove builds from now on."""
         if self._use is not None:
+            self._wanted = set()
+            self.make_room()
             self._use.close()
             self._use = None
 
@@ -149,7 +151,10 @@ class Builder:
         try:
             self._export(source.revision, tree)
         except (RuntimeError, OSError) as error:
-            return Failure("check out", str(error))
+            # Of the machine, not of the revision: nothing is kept of it.
+            if guard.stopping:
+                raise Stopped from None
+            raise UserError(f"{source.revision.short} cannot be checked out: {error}") from None
         if project.benchmark.folder is not None:
             ignored = shutil.ignore_patterns(*NOT_OF_A_BENCHMARK)
             shutil.copytree(project.benchmark.folder, benchmark, symlinks=True, ignore=ignored)
@@ -159,7 +164,7 @@ class Builder:
         inside = tree / project.build.folder
         if not inside.is_dir():
             return Failure("check out", f"there is no folder {project.build.folder}")
-        environment = environment_of(project.build.environment, fields)
+        environment = environment_of(project.build.environment, project.heeded, fields)
         for steps, folder in ((project.build.steps, inside), (project.benchmark.steps, benchmark)):
             for step in steps:
                 failure = self._step(filled(step, fields), step, folder, environment, place / LOG)
@@ -191,6 +196,7 @@ class Builder:
         if not keep:
             return
         tree = place / TREE
+        make_writable(tree)
         for folder, _, files in os.walk(tree, topdown=False):
             for name in files:
                 path = Path(folder, name)
@@ -200,10 +206,20 @@ class Builder:
             with suppress(OSError):
                 os.rmdir(folder)
 
-    def _hold(self) -> None:
-        """As long as this process is there, no other one removes builds: it may be using them."""
+    def hold(self) -> None:
+        """Until it is closed no other process removes builds: it may be using them.
+
+        Raises UserError when there can be no such folder.
+        """
         if self._use is None:
-            self._use = (self._folder / "use.lock").open("wb")
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                self._use = (self._folder / "use.lock").open("wb")
+            except OSError as error:
+                raise UserError(
+                    f"builds cannot go to {self._folder}: {error.strerror}: name another folder in "
+                    f"store.cache"
+                ) from None
         fcntl.flock(self._use, fcntl.LOCK_SH)
 
     def make_room(self) -> int:
@@ -216,12 +232,12 @@ class Builder:
             fcntl.flock(self._use, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             # A lock that could not be raised may be gone.
-            self._hold()
+            self.hold()
             return 0
         try:
             return self._remove_oldest()
         finally:
-            self._hold()
+            self.hold()
 
     def _remove_oldest(self) -> int:
         found = []
@@ -241,14 +257,6 @@ class Builder:
                 remove(place)
             total -= size
         return max(0, total - self.project.cache_bytes)
-
-
-def remove(folder: Path) -> None:
-    """A folder with all that is in it, also what a build has made read-only."""
-    for inside, _, _ in os.walk(folder):
-        with suppress(OSError):
-            os.chmod(inside, 0o700)
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def size_of(folder: Path) -> int:

@@ -148,6 +148,8 @@ def run(
 
     if every and evenly:
         raise UserError("--every or --evenly, not both")
+    if as_raw and as_json:
+        raise UserError("--raw or --json, not both")
     say = sayer()
     with interruptible(say), opened(file, say, jobs) as session:
         if retry:
@@ -197,7 +199,8 @@ def swept(
 def forget(session: Session) -> None:
     """What could not be measured is tried again."""
     laboratory = session.laboratory
-    session.store.forget_failures(laboratory.builder.recipe, laboratory.measure_name)
+    recipe, measure = laboratory.builder.recipe, laboratory.measure_name
+    session.store.forget_failures(recipe, measure, {laboratory.machine})
     laboratory.failures.clear()
 
 
@@ -222,8 +225,8 @@ def find(
 ) -> int:
     """Name the revision where the metric changed, with as few builds and runs as noise allows."""
     from deconvoy.history import tables
-    from deconvoy.history.finder import Outcome
     from deconvoy.history.session import opened
+    from deconvoy.history.verdict import Outcome
 
     statuses = {
         Outcome.FOUND: 0,
@@ -253,7 +256,6 @@ def find(
         if found[0].verdict.outcome is Outcome.UNTESTABLE:
             session.laboratory.blame_the_project()
         seconds = time.monotonic() - begun
-        session.laboratory.builder.make_room()
         tables.show_found(session, search, found, seconds, as_json=as_json)
         return statuses[found[0].verdict.outcome]
 
@@ -279,12 +281,14 @@ def graph(
     from deconvoy.history import tables
     from deconvoy.history.session import opened
 
+    if as_raw and as_json:
+        raise UserError("--raw or --json, not both")
     places = [place for place in (html, svg, png) if place is not None]
     for place in places:
         check_new(place, force)
     with opened(file) as session, output.working("drawing"):
         # Whatever machine has measured it.
-        session.laboratory.learn({session.laboratory.machine}, None)
+        session.laboratory.learn(session.store.all_machines(), None)
         tables.show_graph(session, html, svg, png, as_json=as_json, as_raw=as_raw)
 
 

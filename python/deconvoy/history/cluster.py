@@ -7,135 +7,31 @@ Machines need what builds need, and nothing of the repository: its files are sen
 
 from __future__ import annotations
 
-import hashlib
 import io
-import re
 import tarfile
 import tempfile
 import threading
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deconvoy.bench import machine as machines
-from deconvoy.bench.cluster import Cluster, Machine, alone
+from deconvoy.bench.cluster import Cluster, Machine
 from deconvoy.errors import UserError
-from deconvoy.files import cache_folder, write_whole
-from deconvoy.history.builds import Builder, Export, Source
-from deconvoy.history.finder import BATCH, Finder, Wish
-from deconvoy.history.laboratory import Laboratory
-from deconvoy.history.project import NAME, Project, files_of, parse, short_hash
+from deconvoy.history.builds import Source
+from deconvoy.history.finder import Finder
+from deconvoy.history.laboratory import BELIEVED_AFTER, is_of_the_project
 from deconvoy.history.repository import Revision
 from deconvoy.history.session import Session
-from deconvoy.history.store import Store
+from deconvoy.history.verdict import BATCH, Wish
 from deconvoy.history.walk import Busy, Chain, Search
+from deconvoy.history.worker import Sent, Task, Wanted, carry_out
 
-# Where the benchmark's own files are on another machine, and how often it is looked whether that is
-# still there, in seconds.
-OWN, LOOK_S = "own", 1.0
-
-
-@dataclass(frozen=True)
-class Sent:
-    """A project as it goes to another machine: the file, and the benchmark's own."""
-
-    text: str
-    files: dict[str, tuple[int, bytes]]
-
-    @classmethod
-    def of(cls, project: Project) -> Sent:
-        files = {}
-        if (folder := project.benchmark.folder) is not None:
-            for path in files_of(folder):
-                name = str(path.relative_to(folder))
-                files[name] = (path.stat().st_mode & 0o777, path.read_bytes())
-        return cls(without_store(project.file.read_text()), files)
-
-    def opened(self, cache: Path) -> Project:
-        """On the other machine."""
-        files = {name: hashlib.sha256(told).hexdigest() for name, (_, told) in self.files.items()}
-        folder = cache / "projects" / short_hash([self.text, files])
-        (folder / OWN).mkdir(parents=True, exist_ok=True)
-        for name, (mode, content) in self.files.items():
-            place = folder / OWN / name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(content)
-            place.chmod(mode)
-        file = folder / NAME
-        write_whole(file, self.text)
-        project = parse(tomllib.loads(self.text), file, has_folder=False)
-        benchmark = replace(project.benchmark, folder=folder / OWN if self.files else None)
-        return replace(project, benchmark=benchmark)
-
-
-def without_store(text: str) -> str:
-    """A project file without the address of a store, which may have a password."""
-    return re.sub(r"^\[store\]\s*$.*?(?=^\[|\Z)", "", text, flags=re.MULTILINE | re.DOTALL)
-
-
-@dataclass(frozen=True)
-class Task:
-    """Revisions that a machine builds, and measures in turn, each so many times."""
-
-    rounds: tuple[tuple[Source, int], ...]
-    trees: dict[str, bytes]
-
-
-def unpacked(trees: dict[str, bytes]) -> Export:
-    """Puts what was sent of a revision into a folder."""
-
-    def export(revision: Revision, folder: Path) -> None:
-        with tarfile.open(fileobj=io.BytesIO(trees[revision.id])) as archive:
-            archive.extractall(folder, filter="tar")
-
-    return export
-
-
-def has(keys: list[str]) -> list[str]:
-    """In a worker: which builds it has."""
-    place = cache_folder() / "history" / "builds"
-    return [key for key in keys if (place / key / "done.json").is_file()]
-
-
-def carry_out(sent: Sent, task: Task) -> dict[str, Any]:
-    """In a worker: builds and measures, while nobody else does on this machine; what its store has
-    then."""
-    cache = cache_folder() / "history"
-    project = sent.opened(cache)
-    with alone(), tempfile.TemporaryDirectory() as own:
-        store = Store(str(Path(own, "store.db")))
-        try:
-            here = store.machine(machines.describe())
-            builder = Builder(project, unpacked(task.trees), store, here, cache)
-            laboratory = Laboratory(project, builder, store, here)
-            busy = not measured(laboratory, task)
-            return {
-                "builds": store.all_of("builds"),
-                "runs": store.all_of("runs"),
-                "busy": busy,
-                "dropped": laboratory.dropped,
-            }
-        finally:
-            store.close()
-
-
-def measured(laboratory: Laboratory, task: Task) -> bool:
-    """Whether it could be measured: not if the machine was too busy."""
-    able = [(source, rounds) for source, rounds in task.rounds if laboratory.ensure(source)]
-    for number in range(max((rounds for _, rounds in able), default=0)):
-        for source, rounds in able if number % 2 == 0 else able[::-1]:
-            if source.key in laboratory.failures or number >= rounds:
-                continue
-            try:
-                laboratory.measure(source)
-            except Busy:
-                return False
-    return True
+# How often it is looked whether a machine is still there, in seconds.
+LOOK_S = 1.0
 
 
 # What a machine is asked for: revisions, and how often it shall measure each.
@@ -151,18 +47,18 @@ class Machines:
     candidates: Sequence[Source] = ()
     numbers: dict[str, int] = field(default_factory=dict)
     compared: dict[str, str] = field(default_factory=dict)
+    turn: int = 0
 
     def __post_init__(self) -> None:
         self.sent = Sent.of(self.session.project)
         for one in self.cluster.machines.values():
             self.numbers[one.name] = self.session.store.machine(one.told.about)
-        # All is told as the first would have measured it.
-        self.session.laboratory.machine = next(iter(self.numbers.values()))
         self._learn()
 
     def _learn(self) -> None:
-        laboratory = self.session.laboratory
-        laboratory.learn(set(self.numbers.values()), laboratory.machine)
+        """All is told as that of the machines would have measured it which has measured most."""
+        several = {self.numbers[name] for name in self.cluster.machines}
+        self.session.laboratory.learn(set(self.numbers.values()), several)
 
     @property
     def baseline(self) -> Source | None:
@@ -174,38 +70,61 @@ class Machines:
     def all(self) -> list[Machine]:
         return list(self.cluster.machines.values())
 
-    def carry_out(self, work: Sequence[Share]) -> None:
-        """All at once, each on its machine. Raises Busy when one could not be measured, UserError
-        when the last machine is gone."""
-        futures = [(one, self._submit(one, sources, rounds)) for one, sources, rounds in work]
-        busy = False
-        for one, future in futures:
-            said = self._wait(one, future)
-            if said is not None:
-                busy |= self._take(one, said)
+    def carry_out(self, work: Sequence[Share]) -> set[str]:
+        """All at once, each on its machine; the names of those that were too busy.
+
+        Raises UserError when the last machine is gone, or none can measure anything for a reason
+        that the user can mend.
+        """
+        begun = [(share, self._submit(share)) for share in work]
+        self.turn += 1
+        busy = set()
+        for share, future in begun:
+            said = self._wait(share[0], future)
+            while said is not None and "lacks" in said:
+                said = self._wait(share[0], self._submit(share, said["lacks"]))
+            if said is not None and self._take(share[0], said):
+                busy.add(share[0].name)
         if not self.cluster.machines:
             raise UserError("the cluster has no machine left: run it again to go on when it has")
-        if busy:
-            raise Busy
+        self._blame()
+        return busy
 
-    def _submit(self, one: Machine, sources: Sequence[Source], rounds: int) -> Any:
-        """With the baseline, if the machine has not measured it yet."""
+    def _blame(self) -> None:
+        """Raises UserError when several builds failed in a way that only the project file can mend,
+        and nothing was ever well on any machine."""
+        laboratory = self.session.laboratory
+        said = [one for one in laboratory.failures.values() if is_of_the_project(one)]
+        if len(said) >= BELIEVED_AFTER and not laboratory.rounds:
+            raise UserError(f"{self.session.project.file.name}: {said[0]}")
+
+    def _submit(self, share: Share, lacks: Sequence[str] = ()) -> Any:
+        """With the baseline, if the machine has not measured it yet. `lacks`: what of the files it
+        has said that it has not."""
+        one, sources, rounds = share
         wanted = {source.key: (source, rounds) for source in sources}
         base = self.baseline
         if base is not None and self.compared.get(one.name) != base.key:
             wanted = {base.key: (base, max(rounds, BATCH))} | {
                 key: told for key, told in wanted.items() if key != base.key
             }
-        client = self.cluster.client
-        alone_on = {"workers": [one.worker], "allow_other_workers": False, "pure": False}
-        keys = list(wanted)
-        there = self._wait(one, client.submit(has, keys, **alone_on)) or []
-        trees = {
-            source.revision.id: self._tree(source.revision)
-            for source, _ in wanted.values()
-            if source.key not in there and source.key not in self.session.laboratory.failures
-        }
-        return client.submit(carry_out, self.sent, Task(tuple(wanted.values()), trees), **alone_on)
+        laboratory = self.session.laboratory
+        told = self.session.store.built_keys(laboratory.builder.recipe)
+        task = Task(
+            tuple(
+                Wanted(source, count, len(laboratory.rounds.get(key, ())), key in told)
+                for key, (source, count) in wanted.items()
+            ),
+            {
+                source.revision.id: self._tree(source.revision)
+                for source, _ in wanted.values()
+                if source.revision.id in lacks
+            },
+            self.turn,
+        )
+        return self.cluster.client.submit(
+            carry_out, self.sent, task, workers=[one.worker], allow_other_workers=False, pure=False
+        )
 
     def _tree(self, revision: Revision) -> bytes:
         file = io.BytesIO()
@@ -243,7 +162,7 @@ class Machines:
             row["key"] == base.key and row["counts"] for row in said["runs"]
         ):
             self.compared[one.name] = base.key
-        laboratory.builder.made += len(said["builds"])
+        laboratory.builder.made += said["made"]
         laboratory.dropped += said["dropped"]
         self._learn()
         return bool(said["busy"])
@@ -276,8 +195,7 @@ def sweep_on(
         for _ in range(repeats):
             missing = {one.key for one in left()}
             now = [(one, [each for each in some if each.key in missing], 1) for one, some in work]
-            with suppress(Busy):
-                several.carry_out([share for share in now if share[1] and share[0] in several.all])
+            several.carry_out([share for share in now if share[1] and share[0] in several.all])
             progress("revisions", len(sources) - len(left()), len(sources))
     return sum(repeats - len(laboratory.rounds.get(one.key, ())) for one in left())
 
@@ -295,28 +213,30 @@ def shares(
 
 @dataclass
 class ClusterSearch(Search):
-    """A search that asks all machines at a time: what the finder wants is measured on one, and
-    the rest measure what else tells much."""
+    """A search that asks all machines at a time: what the finder wants is measured on one that was
+    quiet last, and the rest measure what else tells much."""
 
     several: Machines | None = None
+    busy: set[str] = field(default_factory=set)
 
     def _grant(self, chain: Chain, finder: Finder, wish: Wish) -> None:
         assert self.several is not None
-        free = self.several.all
-        wanted = [chain.sources[position] for position in wish.positions]
         if not self.several.candidates:
             self.several.candidates = chain.sources
+        laboratory = self.several.session.laboratory
+        self._what_failed(chain, finder)
+        if any(position in finder.failed for position in wish.positions):
+            return
+        free = sorted(self.several.all, key=lambda one: one.name in self.busy)
+        wanted = [chain.sources[position] for position in wish.positions]
         work = [(free[0], wanted, wish.rounds)]
         others = [] if wish.confirms else self.also(chain, finder, len(free) - 1, wish.positions)
         for one, position in zip(free[1:], others, strict=False):
             work.append((one, [chain.sources[position]], BATCH))
-        laboratory = self.several.session.laboratory
         before = {one.name for rounds in laboratory.rounds.values() for one in rounds}
-        self.several.carry_out(work)
+        busy = self.several.carry_out(work)
+        self._what_failed(chain, finder)
         asked = dict.fromkeys([*wish.positions, *others])
-        for position in asked:
-            if chain.sources[position].key in laboratory.failures:
-                self._cannot(chain, finder, position)
         new = [
             (told.at_unix_s, position, laboratory.project.metric.value(told.values))
             for position in asked
@@ -326,6 +246,28 @@ class ClusterSearch(Search):
         for _, position, value in sorted(new):
             if position not in finder.failed:
                 finder.measured(position, self.sample(value))
+        self._mind(free[0], busy)
+        known = {position for _, position, _ in new} | finder.failed
+        if free[0] in self.several.all and not busy and not known & set(wish.positions):
+            raise UserError(
+                f"{free[0].name} has measured {wanted[0].revision.short}, and nothing of it can be "
+                f"compared: is its deconvoy another one?"
+            )
+
+    def _what_failed(self, chain: Chain, finder: Finder) -> None:
+        """What can be measured nowhere, also if others than the finder have asked for it."""
+        for position, source in enumerate(chain.sources):
+            if self.bench.cannot(source):
+                finder.cannot(position)
+
+    def _mind(self, asked: Machine, busy: set[str]) -> None:
+        """Of the machines, which were too busy. Raises Busy when all were, one after the other."""
+        assert self.several is not None
+        self.busy -= {asked.name} - busy
+        self.busy |= busy & {asked.name}
+        if self.busy >= {one.name for one in self.several.all}:
+            self.busy.clear()
+            raise Busy
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from deconvoy.bench.drawings import COLOURS, FAINT, INK, LINE, MARKERS, STYLE
 from deconvoy.bench.stats import Estimate
-from deconvoy.history.graph import Graph, all_positive
+from deconvoy.history.graph import LOG_FROM, Graph, all_positive
 from deconvoy.history.shown import date, number, percent
 
 # In inches; a point of a picture is a 72nd of one.
@@ -23,9 +23,6 @@ POINTS = 72
 
 # Beyond so many revisions each is a dash: as many markers would make a page slow.
 MOST_MARKERS = 400
-
-# Values that differ by more are drawn by their logarithm.
-LOG_FROM = 5.0
 
 MOST_LABELS = 12
 

@@ -18,6 +18,7 @@ from deconvoy.history.laboratory import Told, one_run, system_calls, traced
 from deconvoy.history.repository import Revision
 from deconvoy.history.session import Session
 from deconvoy.history.store import Failure
+from deconvoy.output import counted
 
 # Runs of each, with each number of threads, in turn.
 ROUNDS = 5
@@ -77,7 +78,7 @@ def explain(session: Session, revision: Revision, progress: Callable[[str], None
     sides = Side(before), Side(after)
     threads = session.project.benchmark.threads
     for count in threads:
-        progress(f"runs {sides[0].name} and {sides[1].name} with {count} threads")
+        progress(f"runs {sides[0].name} and {sides[1].name} with {counted(count, 'thread')}")
         account(session, sides, count)
         for side in sides:
             look_closer(session, side, count)
@@ -185,10 +186,11 @@ def grows(side: Side, few: int, many: int) -> list[str]:
 
 def by_name(profile: locks.Profile) -> dict[str, locks.Lock]:
     """Locks as both sides call them: those on the heap by who takes them."""
-    return {
-        lock.name if not lock.name.startswith("a lock") else told_by_caller(lock): lock
-        for lock in profile.locks
-    }
+    found: dict[str, locks.Lock] = {}
+    for lock in profile.locks:
+        name = lock.name if not lock.name.startswith("a lock") else told_by_caller(lock)
+        found.setdefault(name, locks.Lock(lock.name)).add(lock)
+    return found
 
 
 def told_by_caller(lock: locks.Lock) -> str:

@@ -12,15 +12,12 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deconvoy.history.posterior import Build, Floats, Posterior, Step
-
-# Runs of a revision at a time.
-BATCH = 3
+from deconvoy.history.posterior import Build, Floats, Posterior
+from deconvoy.history.verdict import BATCH, Limits, Outcome, Verdict, Wish
 
 # Of how many revisions one is expected not to build, before it is known; near one that did not.
 FAILS, FAILS_NEAR, NEAR = 0.1, 0.6, 3.0
@@ -34,56 +31,11 @@ LEAST_SHARE = 1 / 3
 # Runs of one revision beyond which more of them tell nothing of where the change is.
 MOST_RUNS = 60
 
-# Rounds in which the revision named and the one before it are measured in turn, at the end.
-CONFIRMING = 10
-
 # So many failures in a row at an end are a span, which is gone through in strides.
 STRIDES_AFTER = 3
 
 # A build that is so many times its own uncertainty away from both levels has a third one.
 THIRD_LEVEL = 6.0
-
-
-class Outcome(Enum):
-    FOUND = "found"
-    NOTHING = "no change"
-    UNDECIDED = "undecided"
-    UNTESTABLE = "untestable"
-
-
-@dataclass(frozen=True)
-class Limits:
-    """When to stop. `least`: the smallest change that matters, in the unit of the samples; `runs`:
-    after so many it is undecided."""
-
-    least: float
-    confidence: float = 0.95
-    runs: int = 600
-    confirming: int = CONFIRMING
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What a search has come to. `positions`: those of which one is the change, in order; of them
-    all but the last could not be built. `probability` is that of the outcome."""
-
-    outcome: Outcome
-    why: str = ""
-    positions: tuple[int, ...] = ()
-    probability: float = 0.0
-    step: Step | None = None
-    before: int | None = None
-    others: bool = False
-
-
-@dataclass(frozen=True)
-class Wish:
-    """What is wanted next: so many rounds of runs, over these positions in turn; they are built
-    first if need be. `confirms`: what is found is being looked at again."""
-
-    positions: tuple[int, ...]
-    rounds: int
-    confirms: bool = False
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import sqlite3
 import tarfile
@@ -9,6 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import IO
 
 from deconvoy.errors import UserError
 from deconvoy.history.project import short_hash
@@ -80,7 +82,7 @@ class Fossil(Repository):
             raise UserError(f"{place} is in no open check-out of Fossil: name the repository file")
         if not is_repository(file):
             raise UserError(f"{file} is no Fossil repository")
-        self._copy = _copy_of(file, copies)
+        self._copy, self._held = _copy_of(file, copies)
         self._database = _at(self._copy)
 
     @classmethod
@@ -246,13 +248,14 @@ def _own(folder: Path) -> dict[str, str]:
     return {"HOME": str(home), "FOSSIL_HOME": str(home), "FOSSIL_USER": "deconvoy"}
 
 
-def _copy_of(file: Path, copies: Path) -> Path:
-    """A copy of a repository, which is whole whatever is written meanwhile."""
+def _copy_of(file: Path, copies: Path) -> tuple[Path, IO[bytes]]:
+    """A copy of a repository, which is whole whatever is written meanwhile, and which stays as long
+    as what it is opened by."""
     of = short_hash(str(file.resolve()))
     state = _state(file)
     place = copies / f"{of}-{short_hash(state)}.copy.fossil"
-    if place.exists():
-        return place
+    with suppress(FileNotFoundError):
+        return place, _held(place)
     copies.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=copies) as beside:
         source, new = Path(beside, "source"), Path(beside, "copy")
@@ -269,11 +272,21 @@ def _copy_of(file: Path, copies: Path) -> Path:
         with closing(_at(source)) as opened, closing(sqlite3.connect(new)) as copy:
             opened.backup(copy)
             copy.execute("PRAGMA journal_mode=DELETE")
+        held = _held(new)
         new.rename(place)
     for old in copies.glob(f"{of}-*.copy.fossil"):
-        if old != place:
-            old.unlink(missing_ok=True)
-    return place
+        # Another process may use it.
+        with suppress(OSError), old.open("rb") as opened:
+            if old != place:
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                old.unlink(missing_ok=True)
+    return place, held
+
+
+def _held(file: Path) -> IO[bytes]:
+    opened = file.open("rb")
+    fcntl.flock(opened, fcntl.LOCK_SH)
+    return opened
 
 
 def _logs_ahead(file: Path) -> bool:

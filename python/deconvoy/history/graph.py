@@ -16,6 +16,9 @@ from deconvoy.history.shown import Change, Row, change_of_step, failed_spans, ro
 from deconvoy.history.spans import Span
 from deconvoy.history.walk import Chain, Search
 
+# Values that differ by more are drawn by their logarithm.
+LOG_FROM = 5.0
+
 
 @dataclass(frozen=True)
 class Marked:

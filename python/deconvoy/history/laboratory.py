@@ -10,7 +10,7 @@ import tempfile
 import time
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -51,12 +51,14 @@ class Laboratory:
     failures: dict[str, Failure] = field(default_factory=dict)
     rounds: dict[str, list[Round]] = field(default_factory=lambda: defaultdict(list))
     dropped: int = 0
+    # Of builds, how many rounds other machines have made: this one measures for them.
+    elsewhere: dict[str, int] | None = None
 
     def __post_init__(self) -> None:
         self.measure_name = self.project.measure()
         kinds = {self.project.readers[name].kind for name, _ in self.project.metric.uses}
         self._needs_quiet = self.project.quiet and not kinds <= set(COUNTS)
-        self.learn({self.machine}, self.machine)
+        self.learn({self.machine}, {self.machine})
         self._quiet = machine.Quiet(self._waits)
         kinds = {reader.kind for reader in self.project.readers.values()}
         if kinds & set(TRACED) and shutil.which("strace") is None:
@@ -71,9 +73,9 @@ class Laboratory:
             f"them do not count"
         )
 
-    def learn(self, here: set[int], reference: int | None) -> None:
-        """What the store knows. `here`: the machines whose failures count; `reference`: as which
-        one would have measured all is told; None: as any, to be looked at."""
+    def learn(self, here: set[int], reference: set[int] | None) -> None:
+        """What the store knows. `here`: the machines whose failures count; `reference`: it is
+        all told as one of these would have measured it; None: as any, to be looked at."""
         self.failures.clear()
         self.failures.update(self.store.failures(self.builder.recipe, self.measure_name, here))
         threads = self.project.benchmark.threads
@@ -123,6 +125,8 @@ class Laboratory:
 
     def _believe(self, source: Source, what: str, text: str) -> None:
         """Raises UserError when the same was said of several builds, and none was ever well."""
+        if self.elsewhere is not None:
+            return
         several = self._lacking[what]
         several[source.key] = text
         if len(several) >= BELIEVED_AFTER:
@@ -131,6 +135,8 @@ class Laboratory:
     def blame_the_project(self) -> None:
         """Raises UserError if a build or a number failed in a way that only the project file can
         mend, and nothing was ever well."""
+        if self.rounds:
+            return
         for several in self._lacking.values():
             for text in several.values():
                 raise UserError(f"{self.project.file.name}: {text}")
@@ -168,7 +174,7 @@ class Laboratory:
             made = self._round(source)
             if isinstance(made, Failure):
                 # After runs that were well it may be a matter of chance: once more.
-                if self.rounds.get(source.key) and source.key not in self._doubtful:
+                if self._rounds_of(source) and source.key not in self._doubtful:
                     self._doubtful.add(source.key)
                     continue
                 self.failures[source.key] = made
@@ -178,13 +184,17 @@ class Laboratory:
                 return self.project.metric.value(made.values)
         raise Busy
 
+    def _rounds_of(self, source: Source) -> int:
+        """Made so far, here or elsewhere."""
+        return len(self.rounds.get(source.key, ())) + (self.elsewhere or {}).get(source.key, 0)
+
     def _round(self, source: Source) -> Round | Failure | None:
         """A run with each number of threads, one after the other; None if other work was done
         meanwhile."""
         name = uuid.uuid4().hex[:12]
         counts = list(self.project.benchmark.threads)
         # In turn from the fewest and from the most: a drift in a round cancels over two.
-        if len(self.rounds.get(source.key, ())) % 2:
+        if self._rounds_of(source) % 2:
             counts.reverse()
         values: dict[int, dict[str, float]] = {}
         begun_s = time.monotonic()
@@ -229,7 +239,7 @@ class Laboratory:
         benchmark = self.project.benchmark
         fields = self.builder.fields(source) | {"threads": threads}
         folder = self.builder.place(source.key) / BENCHMARK
-        environment = environment_of(benchmark.environment, fields)
+        environment = environment_of(benchmark.environment, self.project.heeded, fields)
         return shlex.split(filled(benchmark.command, fields)), folder, environment
 
     def _run(self, source: Source, threads: int) -> dict[str, float] | Failure:
@@ -277,14 +287,23 @@ class Laboratory:
         return Failure(f"read {name}", str(error))
 
 
-def comparable(known: Mapping[str, list[Round]], here: int | None) -> dict[str, list[Round]]:
-    """Rounds of several machines as one would have made them, `here`; none if that has made none
-    itself. None: the one that has made most. Each number is told in proportion to what the machine
-    measured of the builds that both did; rounds of one that has none in common are left out."""
+def is_of_the_project(failure: Failure) -> bool:
+    """Whether, said of all builds, it is a mistake in the project file."""
+    return failure.text == WAITS or failure.step.startswith("read ")
+
+
+def comparable(
+    known: Mapping[str, list[Round]], here: Collection[int] | None
+) -> dict[str, list[Round]]:
+    """Rounds of several machines as one would have made them: that of `here` (None: of all) which
+    has made most; none if none of these has made any. Each number is told in proportion
+    to what the machine measured of the builds that both did; rounds of one that has none in common
+    are left out."""
     machines = Counter(one.machine for several in known.values() for one in several)
-    if not machines or (here is not None and here not in machines):
+    able = [one for one, _ in machines.most_common() if here is None or one in here]
+    if not able:
         return {}
-    reference = here if here is not None else machines.most_common(1)[0][0]
+    reference = able[0]
     factors: dict[int, dict[tuple[int, str], float]] = {reference: {}} | {
         other: factors_of(known, reference, other) for other in machines if other != reference
     }
@@ -313,9 +332,9 @@ def factors_of(
                     statistics.median(one.values[threads][name] for one in rounds)
                     for rounds in (mine, its)
                 )
-                # A count of 0 on both is the same on both.
-                ratios[threads, name].append(here / there if there else 1.0)
-    return {part: statistics.median(several) for part, several in ratios.items()}
+                ratios[threads, name] += [here / there] if here and there else []
+    # Counts that are 0 on one of them tell nothing of the other: they stay as they are.
+    return {part: statistics.median(several or [1.0]) for part, several in ratios.items()}
 
 
 def scaled(one: Round, factors: Mapping[tuple[int, str], float]) -> Round:

@@ -45,6 +45,14 @@ class Lock:
     def waited_ns(self) -> int:
         return sum(one.waited_ns for one in self.callers.values())
 
+    def add(self, other: Lock) -> None:
+        """What was done with another one that has the same name."""
+        for place, told in other.callers.items():
+            caller = self.callers.setdefault(place, Caller(told.stack, told.kind))
+            caller.taken += told.taken
+            caller.contended += told.contended
+            caller.waited_ns += told.waited_ns
+
     @property
     def most(self) -> Caller:
         """The callers that take it most."""
@@ -74,6 +82,10 @@ def profile(folder: Path) -> Profile:
     found: dict[str | tuple[str, ...], Lock] = {}
     whole = Profile([])
     for file in sorted(folder.glob("*.locks")):
+        with file.open("rb") as opened:
+            # Of a process that was ended before it began.
+            if not any(opened.read(8)):
+                continue
         told = json.loads(_native.lock_profile_json(str(file)))
         whole.processes += 1
         whole.uncounted += told["uncounted"]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deconvoy.errors import UserError
+from deconvoy.history.values import check_known, pattern_of
 
 # What the kernel accounts to a run, by the name that a project file has for it.
 ACCOUNTED = {
@@ -32,7 +33,7 @@ PRELOADED = ("locks", "contended")
 KINDS = (*ACCOUNTED, *TRACED, *PRELOADED)
 
 # What does not depend on what else the machine does.
-COUNTS = ("system_calls", "locks", "minor_faults", "major_faults")
+COUNTS = ("locks", "minor_faults", "major_faults")
 
 # So much of what a run printed is told when nothing in it matches.
 SHOWN = 200
@@ -95,8 +96,6 @@ def in_json(printed: str, key: str) -> Any:
 
 def reader_from(name: str, told: Any) -> Reader:
     """A reader from a project file. Raises UserError."""
-    from deconvoy.history.project import check_known, pattern_of
-
     where = f"read.{name}"
     if not name.isidentifier():
         raise UserError(f"{where}: a name is made of letters, digits and _")

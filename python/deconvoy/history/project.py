@@ -9,7 +9,7 @@ import os
 import re
 import shlex
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from importlib import resources
@@ -18,6 +18,18 @@ from typing import Any
 
 from deconvoy.errors import UserError
 from deconvoy.history.metric import Expression, Reader, reader_from
+from deconvoy.history.values import (
+    check_known,
+    inside,
+    is_count,
+    pattern_of,
+    share,
+    size_of,
+    text,
+    texts,
+    time_of,
+    yes_or_no,
+)
 
 NAME = "deconvoy.toml"
 
@@ -44,8 +56,9 @@ NOT_OF_A_BENCHMARK = (".*", "__pycache__")
 # Variables that builds heed.
 HEEDED = ("CC", "CFLAGS", "CPPFLAGS", "CXX", "CXXFLAGS", "LDFLAGS", "MAKEFLAGS", "RUSTFLAGS")
 
-SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-TIMES_S = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+
+def _heeded() -> dict[str, str]:
+    return {name: os.environ[name] for name in HEEDED if name in os.environ}
 
 
 @dataclass(frozen=True)
@@ -106,28 +119,37 @@ class Project:
     store: str | None = None
     cache: Path | None = None
     cache_bytes: int = 20 * 2**30
+    # What compilers and make take from the environment makes other builds, too.
+    heeded: Mapping[str, str] = field(default_factory=_heeded)
 
     @property
     def folder(self) -> Path:
         return self.file.parent
 
     def recipe(self) -> str:
-        """Names how a build is made: what changes it makes other builds."""
-        own = [
-            (str(path.relative_to(folder)), path.stat().st_mode & 0o111, _digest(path))
-            for folder in filter(None, [self.benchmark.folder])
-            for path in files_of(folder)
-        ]
+        """Names how a build is made: what changes it makes other builds.
+
+        Raises UserError when a file of the benchmark's cannot be read.
+        """
+        folder = self.benchmark.folder
+        try:
+            own = [
+                (str(path.relative_to(folder)), path.stat().st_mode & 0o111, _digest(path))
+                for path in (files_of(folder) if folder is not None else ())
+                if folder is not None
+            ]
+        except OSError as error:
+            raise UserError(f"benchmark.folder: {error.filename}: {error.strerror}") from None
         build = self.build
         parts = [build.steps, build.folder, build.keep, build.environment, self.benchmark.steps]
-        # What compilers and make take from the environment makes other builds, too.
-        taken = [(name, os.environ[name]) for name in HEEDED if name in os.environ]
-        return short_hash([*parts, own, taken])
+        return short_hash([*parts, own, sorted(self.heeded.items())])
 
     @property
     def names_revisions(self) -> bool:
-        """Whether a step has the revision in it: then no two share a build."""
-        return any("{revision}" in step for step in (*self.build.steps, *self.benchmark.steps))
+        """Whether a build has the revision's name in it: then no two share one."""
+        values = (value for _, value in self.build.environment)
+        told = (*self.build.steps, *self.benchmark.steps, *values)
+        return any("{revision}" in one for one in told)
 
     def measure(self) -> str:
         """Names how a build is run and read: what changes it makes other runs."""
@@ -213,55 +235,20 @@ def parse(data: Mapping[str, Any], file: Path, *, has_folder: bool = True) -> Pr
         kind=_kind(repository),
         range=text(repository, "range", "repository", None),
         revisions=texts(repository, "revisions", "repository"),
-        touching=text(repository, "touching", "repository", None),
+        touching=inside(text(repository, "touching", "repository", None), "repository.touching"),
         version=_version(repository.get("version")),
         build=_building(tables["build"]),
         benchmark=benchmark,
         readers=readers,
         metric=expression,
         better=better,
-        least=_share(metric.get("least", "5%")),
-        quiet=_yes_or_no(metric, "quiet", "metric", True),
+        least=share(metric.get("least", "5%")),
+        quiet=yes_or_no(metric, "quiet", "metric", True),
         search=_search(tables["search"]),
         store=_address(store, file.parent),
         cache=_optional_path(store, file.parent),
         cache_bytes=size_of(str(store.get("size", "20G"))),
     )
-
-
-def check_known(found: Iterable[str], known: Iterable[str], where: str) -> None:
-    """Raises UserError at a key that nobody knows."""
-    for key in found:
-        if key not in known:
-            close = difflib.get_close_matches(key, known, 1)
-            there = f"did you mean {where}{close[0]}?" if close else f"known: {', '.join(known)}"
-            raise UserError(f"nobody knows {where}{key}: {there}")
-
-
-def text(table: Mapping[str, Any], key: str, where: str, default: Any = ...) -> Any:
-    """A text of a table. Raises UserError when there is another thing, or it must be there."""
-    found = table.get(key, default)
-    if found is ...:
-        raise UserError(f"{where}.{key} is missing")
-    if found is not default and (not isinstance(found, str) or not found.strip()):
-        raise UserError(f"{where}.{key} is a text, not {found!r}")
-    return found
-
-
-def _yes_or_no(table: Mapping[str, Any], key: str, where: str, default: bool) -> bool:
-    found = table.get(key, default)
-    if not isinstance(found, bool):
-        raise UserError(f"{where}.{key} is true or false, not {found!r}")
-    return found
-
-
-def texts(table: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
-    found = table.get(key, [])
-    if isinstance(found, str):
-        found = [found]
-    if not isinstance(found, list) or not all(isinstance(one, str) and one for one in found):
-        raise UserError(f"{where}.{key} is a list of texts, not {found!r}")
-    return tuple(found)
 
 
 def _kind(table: Mapping[str, Any]) -> str | None:
@@ -278,18 +265,8 @@ def _version(told: Any) -> Version | None:
         raise UserError("repository.version is { file = …, pattern = … }")
     check_known(told, {"file", "pattern"}, "repository.version.")
     pattern = pattern_of(text(told, "pattern", "repository.version"), "repository.version.pattern")
-    return Version(text(told, "file", "repository.version"), pattern)
-
-
-def pattern_of(told: str, where: str) -> re.Pattern[str]:
-    """Raises UserError when it is no regular expression with a group."""
-    try:
-        pattern = re.compile(told, re.MULTILINE)
-    except re.error as error:
-        raise UserError(f"{where}: {error}: {told!r}") from None
-    if pattern.groups < 1:
-        raise UserError(f"{where} has no group: put what is read in parentheses: {told!r}")
-    return pattern
+    where = "repository.version.file"
+    return Version(inside(text(told, "file", "repository.version"), where), pattern)
 
 
 def _environment(table: Mapping[str, Any], where: str) -> tuple[tuple[str, str], ...]:
@@ -304,8 +281,8 @@ def _building(table: Mapping[str, Any]) -> Building:
         check_fields(step, "build.steps", ("revision", "build"))
     return Building(
         steps=texts(table, "steps", "build"),
-        folder=text(table, "folder", "build", "."),
-        inputs=texts(table, "inputs", "build"),
+        folder=inside(text(table, "folder", "build", "."), "build.folder"),
+        inputs=tuple(inside(one, "build.inputs") for one in texts(table, "inputs", "build")),
         keep=texts(table, "keep", "build"),
         limit_s=time_of(table.get("limit", "30min"), "build.limit"),
         environment=_environment(table, "build"),
@@ -346,10 +323,6 @@ def _benchmark(table: Mapping[str, Any], beside: Path | None) -> Benchmark:
     )
 
 
-def is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
 def check_fields(told: str, where: str, known: tuple[str, ...]) -> None:
     for name in BRACES.findall(told):
         # Others may be a shell's, or awk's.
@@ -374,34 +347,6 @@ def _search(table: Mapping[str, Any]) -> dict[str, Any]:
     if found.get("confirming", 3) < 3:
         raise UserError("search.confirming is at least 3: fewer rounds confirm nothing")
     return found
-
-
-def _share(told: Any) -> float:
-    """`5%` or 0.05, as 0.05."""
-    found = re.fullmatch(r"\s*([0-9.]+)\s*(%?)\s*", str(told))
-    try:
-        value = float(found[1]) / (100 if found[2] else 1) if found else 0.0
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1:
-        raise UserError(f"metric.least is the least change that matters: '5%', not {told!r}")
-    return value
-
-
-def time_of(told: Any, where: str) -> float:
-    """`10min`, in seconds. Raises UserError."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|h)\s*", str(told))
-    if found is None or float(found[1]) <= 0:
-        raise UserError(f"{where} is a time: '30s', '10min', '2h', not {told!r}")
-    return float(found[1]) * TIMES_S[found[2]]
-
-
-def size_of(told: str) -> int:
-    """`20G`, in bytes. Raises UserError."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", told)
-    if found is None:
-        raise UserError(f"store.size is a size: '500M', '20G', not {told!r}")
-    return int(float(found[1]) * SIZES[found[2]])
 
 
 def _address(table: Mapping[str, Any], beside: Path) -> str | None:

@@ -124,6 +124,8 @@ def tool(
             stdin=subprocess.DEVNULL if given is None else None,
             capture_output=True,
             check=False,
+            # Ctrl-C is ours: it is no failure of theirs.
+            start_new_session=True,
         )
     except FileNotFoundError:
         raise UserError(f"{command[0]} is not installed (Debian: {command[0]})") from None

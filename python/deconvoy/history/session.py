@@ -13,11 +13,11 @@ from deconvoy.bench import machine
 from deconvoy.errors import UserError
 from deconvoy.files import cache_folder
 from deconvoy.history.builds import Builder, key_of
-from deconvoy.history.finder import Limits
 from deconvoy.history.laboratory import Laboratory
 from deconvoy.history.project import Project, load
 from deconvoy.history.repository import Repository, Revision, open_repository
 from deconvoy.history.store import Store, default_place
+from deconvoy.history.verdict import Limits
 from deconvoy.history.walk import Chain, Search, chain_of
 
 
@@ -94,13 +94,8 @@ class Session:
         return {id: found for id, found in pairs if found}
 
     def search(self, say: Callable[[str], None], confidence: float | None = None) -> Search:
-        told = self.project.search
-        limits = Limits(
-            least=math.log1p(self.project.least),
-            confidence=confidence or told.get("confidence", 0.95),
-            runs=told.get("runs", 600),
-            confirming=told.get("confirming", 10),
-        )
+        told = self.project.search | ({} if confidence is None else {"confidence": confidence})
+        limits = Limits(least=math.log1p(self.project.least), **told)
         return Search(self.laboratory, self.repository, self.keys, limits, say=say)
 
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from deconvoy.bench.stats import Estimate, estimate
-from deconvoy.history.finder import Outcome, Verdict
 from deconvoy.history.posterior import Step
 from deconvoy.history.project import Project
 from deconvoy.history.repository import Repository, Revision
 from deconvoy.history.session import Session
 from deconvoy.history.spans import Span, spans
 from deconvoy.history.store import Round
+from deconvoy.history.verdict import Outcome, Verdict
 from deconvoy.history.walk import Chain, Found, Search
 from deconvoy.output import counted, plain
 

@@ -9,6 +9,7 @@ command that made them.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -118,10 +119,10 @@ class Store:
                 json_serializer=lambda value: json.dumps(value, allow_nan=False),
             )
         except (sql.exc.ArgumentError, ModuleNotFoundError) as error:
-            raise UserError(f"store.address {address!r}: {error}{_mend(address)}") from None
+            raise UserError(f"store.address {shown(address)!r}: {error}{_mend(address)}") from None
         if self._engine.dialect.name not in ALONE:
             raise UserError(
-                f"store.address {address!r}: a path, for SQLite, or an address of PostgreSQL"
+                f"store.address {shown(address)!r}: a path, for SQLite, or an address of PostgreSQL"
             )
         if self._engine.dialect.name == "sqlite":
             sql.event.listen(self._engine, "connect", _as_wanted)
@@ -135,11 +136,11 @@ class Store:
                     connection.execute(about.insert().values(version=VERSION))
         except sql.exc.DBAPIError as error:
             said = " ".join(str(error.orig).split())
-            raise UserError(f"store.address {address!r}: {said}{_mend(address)}") from None
+            raise UserError(f"store.address {shown(address)!r}: {said}{_mend(address)}") from None
         if found is not None and found > VERSION:
             raise UserError(
-                f"{address} was made by a newer deconvoy (version {found} of the store, this "
-                f"one knows {VERSION}): update deconvoy, or name another store"
+                f"{shown(address)} was made by a newer deconvoy (version {found} of the store, "
+                f"this one knows {VERSION}): update deconvoy, or name another store"
             )
         self._machines: dict[str, int] = {}
 
@@ -152,6 +153,7 @@ class Store:
         if name not in self._machines:
             query = sql.select(machines.c.id).where(machines.c.identity == name)
             with self._engine.begin() as connection:
+                connection.exec_driver_sql(ALONE[self._engine.dialect.name])
                 found = connection.execute(query).scalar()
                 if found is None:
                     connection.execute(machines.insert().values(identity=name, about=dict(told)))
@@ -217,10 +219,15 @@ class Store:
         with self._engine.connect() as connection:
             return {row.key for row in connection.execute(query.where(builds.c.failure.is_(None)))}
 
+    def all_machines(self) -> set[int]:
+        with self._engine.connect() as connection:
+            return {row.id for row in connection.execute(sql.select(machines.c.id))}
+
     def failures(self, recipe: str, measure: str, here: Collection[int]) -> dict[str, Failure]:
         """What cannot be measured on some machines, by the key of its build: another one may have
         what these lack. What went well later is none."""
         found: dict[str, Failure] = {}
+        of_runs: dict[str, Failure] = {}
         with self._engine.connect() as connection:
             query = sql.select(builds).where(builds.c.recipe == recipe).order_by(builds.c.id)
             query = query.where(builds.c.machine.in_(here))
@@ -232,18 +239,18 @@ class Store:
             query = query.where(runs.c.machine.in_(here))
             for row in connection.execute(query):
                 if row.failure is not None:
-                    found[row.key] = Failure(row.step, row.failure)
-                elif row.counts and found.get(row.key, Failure("run", "")).step == "run":
-                    found.pop(row.key, None)
-        return found
+                    of_runs[row.key] = Failure(row.step, row.failure)
+                elif row.counts:
+                    of_runs.pop(row.key, None)
+        return of_runs | found
 
-    def forget_failures(self, recipe: str, measure: str) -> None:
-        """So that they are tried again."""
+    def forget_failures(self, recipe: str, measure: str, here: Collection[int]) -> None:
+        """Those on some machines, so that they are tried again."""
         with self._engine.begin() as connection:
             bad = (builds.c.recipe == recipe) & builds.c.failure.is_not(None)
-            connection.execute(builds.delete().where(bad))
+            connection.execute(builds.delete().where(bad & builds.c.machine.in_(here)))
             bad = (runs.c.measure == measure) & runs.c.failure.is_not(None)
-            connection.execute(runs.delete().where(bad))
+            connection.execute(runs.delete().where(bad & runs.c.machine.in_(here)))
 
     def rounds(
         self, measure: str, threads: Iterable[int], most_foreign: float | None = None
@@ -275,6 +282,11 @@ def _as_wanted(connection: Any, _: object) -> None:
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA busy_timeout=30000")
     cursor.close()
+
+
+def shown(address: str) -> str:
+    """Without a password."""
+    return re.sub(r"(://[^:@/]*):[^@/]*@", r"\1:***@", address)
 
 
 def _mend(address: str) -> str:

@@ -16,9 +16,10 @@ from deconvoy.errors import UserError
 from deconvoy.files import write_whole
 from deconvoy.history import shown
 from deconvoy.history.explain import Explanation, as_data
-from deconvoy.history.finder import Finder, Outcome
+from deconvoy.history.finder import Finder
 from deconvoy.history.session import Session
 from deconvoy.history.sweep import Progress
+from deconvoy.history.verdict import Outcome
 from deconvoy.history.walk import Chain, Found, Search
 from deconvoy.output import counted, plain
 
@@ -161,10 +162,6 @@ def show_graph(
     made = graph(session)
     if not made.measured:
         raise UserError("nothing of the range was measured yet: deconvoy history run")
-    if as_raw:
-        for line in shown.raw(made.rows):
-            click.echo(line)
-        return
     contents: dict[Path, str | bytes] = {}
     if html or svg or png:
         drawn = draw(made)
@@ -176,6 +173,10 @@ def show_graph(
             write_whole(place, content, mode=0o644)
         except OSError as error:
             raise UserError(f"cannot write {place}: {error.strerror}") from None
+    if as_raw:
+        for line in shown.raw(made.rows):
+            click.echo(line)
+        return
     told = [told_of(made, one) for one in made.changes]
     if as_json:
         data = sweep_json(session, made.chain, made.rows)
@@ -231,13 +232,19 @@ def answer(session: Session, search: Search, found: Found) -> Iterator[str]:
     inner = found.innermost
     verdict = inner.verdict
     project = session.project
+    chain, finder = inner.chain, inner.finder
+    part = [chain.sources[p].revision.short for p in (finder.low, finder.high)]
+    is_part = finder.low > 0 or finder.high < len(chain) - 1
+    if is_part and verdict.outcome in (Outcome.UNDECIDED, Outcome.UNTESTABLE):
+        yield f"from {part[0]} to {part[1]}:"
     if verdict.outcome is Outcome.FOUND:
         yield from the_change(session, search, found, inner)
         return
     if verdict.outcome is Outcome.NOTHING:
         why = f" ({verdict.why})" if verdict.why else ""
+        where = "in all parts of the range" if is_part else "at both ends of the range"
         yield (
-            f"no change: {project.metric.text} is the same at both ends of the range, as far as "
+            f"no change: {project.metric.text} is the same {where}, as far as "
             f"{100 * project.least:g} %, with {100 * verdict.probability:.1f} %{why}"
         )
     elif verdict.outcome is Outcome.UNDECIDED:
@@ -247,8 +254,9 @@ def answer(session: Session, search: Search, found: Found) -> Iterator[str]:
             yield f"  likeliest: {names}, {100 * verdict.probability:.0f} %"
     else:
         yield f"untestable: {verdict.why}"
-    chain = inner.chain
-    for line in shown.span_lines(chain, shown.failed_spans(session, chain)):
+    spans = shown.failed_spans(session, chain)
+    mine = [one for one in spans if finder.low <= one.last and one.first <= finder.high]
+    for line in shown.span_lines(chain, mine):
         yield f"  not measured: {plain(line)}"
 
 
@@ -264,10 +272,12 @@ def the_change(session: Session, search: Search, found: Found, inner: Found) -> 
         yield f"one of {len(named)} revisions, which cannot be told apart, made {plain(what)}"
         yield f"  {', '.join(one.id for one in named)}"
     yield f"  {100 * verdict.probability:.1f} % sure"
-    yield from gap(inner)
+    if inner is found:
+        yield from gap(inner)
     if inner is not found:
-        merge = found.named[-1].revision
-        yield f"  on a branch that {merge.short} has merged ({plain(merge.subject)})"
+        merge = inner.merge
+        if merge is not None and merge not in named:
+            yield f"  on a branch that {merge.short} has merged ({plain(merge.subject)})"
     elif found.inside is not None:
         inside = found.inside.verdict
         yield f"  it has merged a branch, in which the change was not found: {inside.outcome.value}"

@@ -9,15 +9,12 @@ import sys
 import numpy as np
 from uniplot import plot_to_string
 
-from deconvoy.history.graph import Graph
+from deconvoy.history.graph import LOG_FROM, Graph
 
 # In characters, where nobody says how large a terminal is; and what stands beside the plot.
 WIDE, TALL = 100, 24
 BESIDE, ABOVE = 16, 9
 MOST_WIDE = 150
-
-# Values that differ by more are drawn by their logarithm.
-LOG_FROM = 5.0
 
 
 def plots(graph: Graph) -> str:

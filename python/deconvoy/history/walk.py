@@ -12,9 +12,10 @@ from typing import Protocol
 import numpy as np
 
 from deconvoy.history.builds import Source
-from deconvoy.history.finder import BATCH, Finder, Limits, Outcome, Verdict, Wish
+from deconvoy.history.finder import Finder
 from deconvoy.history.posterior import Build
 from deconvoy.history.repository import Repository, Revision
+from deconvoy.history.verdict import BATCH, Limits, Outcome, Verdict, Wish
 from deconvoy.output import counted
 
 # Values so much smaller than the first one that was measured are as good as 0.
@@ -90,12 +91,14 @@ def chain_of(revisions: Sequence[Revision], keys: Keys, repository: Repository) 
 @dataclass(frozen=True)
 class Found:
     """What a search through a chain came to. `inside`: the search through the branch that the
-    revision found has merged, if it has. `finder`: what is known of the chain."""
+    revision found has merged, if it has; `merge`: that one, in the search through the branch.
+    `finder`: what is known of the chain."""
 
     chain: Chain
     verdict: Verdict
     finder: Finder
     inside: Found | None = None
+    merge: Revision | None = None
 
     @property
     def innermost(self) -> Found:
@@ -155,6 +158,8 @@ class Search:
         """All changes, also those that another one takes back: some revisions are measured first,
         evenly spaced; a part of the range in which there is a change is divided where it is."""
         places = self._look_everywhere(chain)
+        if len(places) < 2:
+            return [self.through(chain)]
         found: list[Found] = []
         parts = list(itertools.pairwise(places))
         while parts:
@@ -171,25 +176,39 @@ class Search:
         # What is not known of the rest is told, too.
         known = (Outcome.FOUND, Outcome.NOTHING)
         doubts = [one for one in found if one.verdict.outcome not in known]
-        return [*changes, *doubts] or found[:1]
+        return [*changes, *doubts] or [min(found, key=lambda one: one.verdict.probability)]
 
     def _look_everywhere(self, chain: Chain) -> list[int]:
-        """Measures revisions that are evenly spaced; their positions, and both ends."""
-        last = len(chain) - 1
-        finder = self._begin(chain, (), 0, last)
-        firsts = [p for p in range(last + 1) if p == 0 or chain.weights[p] > 0]
+        """Measures revisions that are evenly spaced, from the first that can be measured to the
+        last; the positions of those that were."""
+        finder = self._begin(chain, (), 0, len(chain) - 1)
+        firsts = [p for p in range(len(chain)) if p == 0 or chain.weights[p] > 0]
+        ends = [self._first_able(chain, finder, some) for some in (firsts, firsts[::-1])]
+        asked = {one for one in ends if one is not None}
         count = min(EVENLY, len(firsts) - 1)
-        asked = {firsts[round(n * (len(firsts) - 1) / max(count, 1))] for n in range(count + 1)}
+        asked |= {firsts[round(n * (len(firsts) - 1) / max(count, 1))] for n in range(count + 1)}
         while True:
             able = [p for p in sorted(asked) if p not in finder.failed]
             done = min((len(finder.samples.get(p, ())) for p in able), default=2 * BATCH)
             if done >= 2 * BATCH:
-                return sorted({0, *able, last})
+                return able
             lacking = tuple(p for p in able if len(finder.samples.get(p, ())) < 2 * BATCH)
             try:
                 self._grant(chain, finder, Wish(lacking, 2 * BATCH - done))
             except Busy:
-                return sorted({0, *able, last})
+                return able
+
+    def _first_able(self, chain: Chain, finder: Finder, positions: Sequence[int]) -> int | None:
+        """The first of some positions that can be measured, and is now."""
+        for position in positions:
+            try:
+                while position not in finder.failed and not finder.samples.get(position):
+                    self._grant(chain, finder, Wish((position,), 1))
+            except Busy:
+                return None
+            if position not in finder.failed:
+                return position
+        return None
 
     def _begin(self, chain: Chain, known: Sequence[Build], low: int, high: int) -> Finder:
         """With all that was measured of the chain before, in the order of time."""
@@ -287,9 +306,8 @@ class Search:
         at, finder = places.get(base.id), found.finder
         if at is None or not finder.low <= at < verdict.positions[0]:
             # What the first search knows of the level before is of another one: the branch alone.
-            return self.through(
-                chain_of([base, *branch], self.keys, self.repository), entered=entered
-            )
+            alone = chain_of([base, *branch], self.keys, self.repository)
+            return replace(self.through(alone, entered=entered), merge=merge)
         # Of the group all but the last could not be built: any of them stays possible.
         inner = chain_of([base, *branch, *group], self.keys, self.repository)
         end = len(inner) - 1
@@ -302,7 +320,7 @@ class Search:
             if finder.low <= one.position <= finder.high
             and chain.sources[one.position].key not in keys
         ]
-        return self.through(inner, known, entered=entered)
+        return replace(self.through(inner, known, entered=entered), merge=merge)
 
 
 def build_cost(build_s: Sequence[float], round_s: Sequence[float]) -> float | None:
