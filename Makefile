@@ -27,6 +27,9 @@ PYTHON_CHECKED := $(PACKAGE) pyproject.toml hatch_build.py \
 	benchmarks/drivers benchmarks/overhead benchmarks/scale benchmarks/futures benchmarks/rivals \
 	benchmarks/sweeping docs/policies/draw
 TESTS := $(shell find tests -type f -not -name '*.pyc')
+# These mind neither what else the machine does nor one another, and run two at a time.
+TOGETHER := tests/futures tests/history tests/test_conformance.py tests/test_cpython.py tests/test_damaged_files.py \
+	tests/test_lab_and_sim.py tests/test_libc.py tests/test_wheel.py
 
 .PHONY: all test rust python demo lock clean
 all: test
@@ -93,7 +96,8 @@ $(STAMPS)/stubtest: $(STAMPS)/installed
 	@touch $@
 
 $(STAMPS)/pytest: $(STAMPS)/installed $(TESTS)
-	$(DEV)/python -m pytest -q
+	$(DEV)/python -m pytest -q -n 2 --dist worksteal $(TOGETHER)
+	$(DEV)/python -m pytest -q $(addprefix --ignore=,$(TOGETHER))
 	@touch $@
 
 .venv/installed: $(BUILT_FROM)
