@@ -18,7 +18,8 @@ import sqlalchemy
 from deconvoy.errors import UserError
 from deconvoy.files import remove
 from deconvoy.history.builds import WAITS
-from deconvoy.history.laboratory import comparable, system_calls
+from deconvoy.history.laboratory import comparable
+from deconvoy.history.runs import system_calls
 from deconvoy.history.session import Session, opened
 from deconvoy.history.store import VERSION, Failure, Round, Store
 from tiny import PROJECT, repository

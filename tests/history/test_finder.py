@@ -116,6 +116,13 @@ def test_where_nothing_can_be_built_it_is_untestable() -> None:
     assert "0 of 20" in verdict.why
 
 
+def test_where_nothing_can_be_built_not_all_are_tried() -> None:
+    finder = Finder([1.0] * 1000, Limits(LEAST))
+    verdict = carry_out(finder, line(1000, 9, 0.3), 0.03, 1, set(range(1000)))
+    assert verdict.outcome is Outcome.UNTESTABLE and "24 revisions were tried" in verdict.why
+    assert len(finder.failed) == 24
+
+
 def test_a_span_at_an_end_is_stepped_over_in_strides() -> None:
     finder = Finder([1.0] * 400, Limits(LEAST))
     verdict = carry_out(finder, line(400, 250, 0.3), 0.03, 1, broken=set(range(100)))

@@ -152,6 +152,40 @@ def test_outcomes_have_statuses_of_their_own(
     assert told in done.stdout + done.stderr
 
 
+def test_a_revision_that_changes_no_build_is_not_blamed(history: Deconvoy, tmp_path: Path) -> None:
+    repository(tmp_path / "repository", [{}, {"level": "2"}, {"docs": "x"}, {"level": "2 "}])
+    write(tmp_path)
+    done = history("explain", "main~1")
+    assert done.returncode == 2 and "is built from the same as" in done.stderr.splitlines()[-1]
+    named = done.stderr.split()[-1]
+    # What it names can be asked for: the same work, whatever the number that is printed.
+    done = history("explain", named)
+    assert done.returncode == 0, done.stderr
+    assert "do not differ in anything" in done.stdout or "grows with threads" in done.stdout
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="no setpriv")
+def test_a_graph_of_what_may_only_be_read(history: Deconvoy, tmp_path: Path) -> None:
+    repository(tmp_path / "repository", [{}, {"level": "2"}, {"level": "3"}])
+    write(tmp_path)
+    assert history("run").returncode == 0
+    store = tmp_path / ".deconvoy"
+    for path in (*store.iterdir(), store):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    # Root, but for what lets root write anything.
+    command = ["setpriv", "--inh-caps=-all", "--bounding-set=-all"] if os.getuid() == 0 else []
+    done = subprocess.run(
+        [*command, *DECONVOY, "history", "graph", "--raw"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    store.chmod(0o755)
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[-1] for line in done.stdout.splitlines()] == ["1.00", "2.00", "3.00"]
+
+
 def test_where_nothing_builds_it_is_untestable(history: Deconvoy, tmp_path: Path) -> None:
     repository(tmp_path / "repository", [{"build": f"false {n}"} for n in range(5)])
     write(tmp_path)
@@ -195,6 +229,13 @@ def test_a_shallow_repository_is_told(history: Deconvoy, tmp_path: Path) -> None
     done = history("find")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "git fetch --unshallow" in done.stderr
+
+
+def test_init_names_revisions_that_there_are(history: Deconvoy, tmp_path: Path) -> None:
+    repository(tmp_path / "repository", [{}, {"level": "2"}, {"level": "3"}])
+    assert history("init", "repository").returncode == 0
+    assert 'range = "HEAD~2..HEAD"' in (tmp_path / "repository" / "deconvoy.toml").read_text()
+    assert history().stderr == "deconvoy: no verb; `deconvoy history --help` lists them\n"
 
 
 def test_init_writes_what_can_be_filled_in(history: Deconvoy, tmp_path: Path) -> None:

@@ -254,6 +254,19 @@ def test_a_copy_of_fossil_stays_as_long_as_it_is_used(fossil: Path, tmp_path: Pa
     assert second.revision("trunk").subject == "said again"
 
 
+def test_the_check_in_that_fossil_begins_with_has_no_files(tmp_path: Path) -> None:
+    if shutil.which("fossil") is None:
+        pytest.skip("fossil is not installed")
+    own = os.environ | {"HOME": str(tmp_path), "FOSSIL_USER": "a"}
+    command = ["fossil", "init", "it.fossil"]
+    subprocess.run(command, cwd=tmp_path, env=own, capture_output=True, check=True)
+    opened = Fossil(tmp_path / "it.fossil", tmp_path / "copies")
+    folder = tmp_path / "export"
+    folder.mkdir()
+    opened.export(opened.revision("trunk"), folder)
+    assert not list(folder.iterdir())
+
+
 def test_a_check_out_of_fossil_is_its_repository(fossil: Path, tmp_path: Path) -> None:
     place = tmp_path / "open"
     place.mkdir()

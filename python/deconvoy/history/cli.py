@@ -37,9 +37,12 @@ Which change made it slow?
 The exit status of find: 0 found, 3 no change, 4 undecided, 5 nothing can be measured."""
 
 
-@click.group(epilog=EPILOG)
-def history() -> None:
+@click.group(epilog=EPILOG, invoke_without_command=True)
+@click.pass_context
+def history(ctx: click.Context) -> None:
     """Sweep the revisions of a repository (Git, Fossil), measure each, find the change."""
+    if ctx.invoked_subcommand is None:
+        raise UserError("no verb; `deconvoy history --help` lists them")
 
 
 def project_option(function: F) -> F:
@@ -108,10 +111,18 @@ def init(file: Path, force: bool) -> None:
     if file.exists() and not force:
         raise UserError(f"{file} exists: --force replaces it")
     try:
-        write_whole(file, template(), mode=0o644)
+        write_whole(file, template(range_of(file.absolute().parent)), mode=0o644)
     except OSError as error:
         raise UserError(f"cannot write {file}: {error.strerror}") from None
     print(f"{file}: fill it in, then: deconvoy history find")
+
+
+def range_of(folder: Path) -> str | None:
+    """The last revisions of the repository that a folder is in, if it is in one."""
+    from deconvoy.history.fossil import is_fossil
+    from deconvoy.history.git import last_revisions
+
+    return "root:trunk..trunk" if is_fossil(folder) else last_revisions(folder)
 
 
 @history.command()

@@ -8,14 +8,15 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from deconvoy.bench.stats import Estimate, estimate
 from deconvoy.errors import UserError
 from deconvoy.history import locks
 from deconvoy.history.builds import Source
-from deconvoy.history.laboratory import Told, one_run, system_calls, traced
 from deconvoy.history.repository import Revision
+from deconvoy.history.runs import Told, one_run, system_calls, traced
 from deconvoy.history.session import Session
 from deconvoy.history.store import Failure
 from deconvoy.output import counted
@@ -37,6 +38,9 @@ UNCOUNTED = 0.01
 LEAST_SYSTEM, LEAST_SYSTEM_S = 0.05, 0.005
 LEAST_SWITCHES = 100
 
+# Processor time that grows so many times more with threads in one of the two.
+HINDERED = 1.3
+
 # Functions of the C library's.
 LIBC = ("libc.so", "libpthread", "__libc_start", "start_thread", "__clone", "_start")
 
@@ -46,12 +50,14 @@ SHOWN = ("elapsed_s", "user_s", "system_s", "voluntary_switches", "involuntary_s
 @dataclass
 class Side:
     """A revision, as it was run: by number of threads, what the kernel accounted to it, how many
-    system calls it made (nothing without strace), which locks it took."""
+    system calls it made (nothing without strace), which locks it took. `disturbed`: runs beside
+    which other programs used the machine."""
 
     source: Source
     accounted: dict[int, dict[str, Estimate]] = field(default_factory=dict)
     calls: dict[int, dict[str, float]] = field(default_factory=dict)
     profiles: dict[int, locks.Profile] = field(default_factory=dict)
+    disturbed: int = 0
 
     @property
     def name(self) -> str:
@@ -74,6 +80,12 @@ def explain(session: Session, revision: Revision, progress: Callable[[str], None
     after = built(session, revision)
     if isinstance(after, Failure):
         raise UserError(f"{revision.short} cannot be measured: {after}")
+    first = first_of_its_build(session, revision)
+    if first.id != revision.id:
+        raise UserError(
+            f"{revision.short} is built from the same as {first.short}, so it changed nothing: "
+            f"deconvoy history explain {first.short}"
+        )
     before = nearest_before(session, revision, progress)
     sides = Side(before), Side(after)
     threads = session.project.benchmark.threads
@@ -90,6 +102,17 @@ def built(session: Session, revision: Revision) -> Source | Failure:
     if session.laboratory.ensure(source):
         return source
     return session.laboratory.failures[source.key]
+
+
+def first_of_its_build(session: Session, revision: Revision) -> Revision:
+    """The oldest of those that follow one another up to a revision and are built from the same."""
+    own = session.keys([revision])[0]
+    while revision.parents:
+        before = session.repository.revision(revision.parents[0])
+        if session.keys([before])[0] != own:
+            break
+        revision = before
+    return revision
 
 
 def nearest_before(session: Session, revision: Revision, progress: Callable[[str], None]) -> Source:
@@ -110,12 +133,15 @@ def nearest_before(session: Session, revision: Revision, progress: Callable[[str
 def account(session: Session, sides: tuple[Side, Side], threads: int) -> None:
     """What the kernel accounts to each, in turn."""
     told: list[dict[str, list[float]]] = [{name: [] for name in SHOWN} for _ in sides]
+    limit_s = session.project.benchmark.limit_s
     for number in range(ROUNDS):
         in_turn = (0, 1) if number % 2 == 0 else (1, 0)
         for place in in_turn:
-            command, folder, environment = session.laboratory.to_run(sides[place].source, threads)
-            limit_s = session.project.benchmark.limit_s
-            done = checked(sides[place], one_run(command, folder, environment, limit_s))
+            side = sides[place]
+            run = partial(one_run, *session.laboratory.to_run(side.source, threads), limit_s)
+            told_of_it, is_quiet = session.laboratory.quietly(run)
+            done = checked(side, told_of_it)
+            side.disturbed += not is_quiet
             for name in SHOWN:
                 told[place][name].append(done[name])
     for side, values in zip(sides, told, strict=True):
@@ -152,7 +178,19 @@ def findings(before: Side, after: Side, threads: tuple[int, ...]) -> list[str]:
     for side in (before, after):
         if few != many:
             found += grows(side, few, many)
-    found += lock_findings(before, after, few, many)
+    of_locks = lock_findings(before, after, few, many)
+    found += of_locks
+    if not of_locks:
+        found += futex_findings(before, after, many)
+    if few != many:
+        found += hindrance(before, after, few, many)
+    if not found:
+        found.append(nothing_told(before, after, threads))
+    if disturbed := before.disturbed + after.disturbed:
+        found.append(
+            f"note: other programs used the machine beside {counted(disturbed, 'run')}: times may "
+            f"be theirs; again when it is quiet"
+        )
     for side in (before, after):
         lost = side.profiles[many].uncounted
         if lost > UNCOUNTED * side.profiles[many].taken:
@@ -182,6 +220,49 @@ def grows(side: Side, few: int, many: int) -> list[str]:
             f"{high:,.0f} with {many}"
         )
     return found
+
+
+def futex_findings(before: Side, after: Side, many: int) -> list[str]:
+    """Waiting that no pthread lock tells of."""
+    calls = [side.calls.get(many, {}).get("futex", 0.0) for side in (before, after)]
+    if max(calls) < LEAST_SWITCHES or max(calls) < TIMES * max(min(calls), 1.0):
+        return []
+    return [
+        f"futex calls with {counted(many, 'thread')}: {calls[0]:,.0f} in {before.name}, "
+        f"{calls[1]:,.0f} in {after.name}: threads wait for one another, and for no pthread lock "
+        f"(a semaphore, a futex of the program's own, a lock of an interpreter's)"
+    ]
+
+
+def hindrance(before: Side, after: Side, few: int, many: int) -> list[str]:
+    """Processor time for the same work that grows with threads in one of the two only."""
+    ratios = []
+    for side in (before, after):
+        low, high = (side.accounted[count]["user_s"].median for count in (few, many))
+        ratios.append(high / low if low > LEAST_SYSTEM_S else 1.0)
+    if max(ratios) < HINDERED * min(ratios):
+        return []
+    worse = before if ratios[0] > ratios[1] else after
+    low, high = (worse.accounted[count]["user_s"].median for count in (few, many))
+    return [
+        f"{worse.name}: user time grows with threads: {low:.3f} s with {few}, {high:.3f} s with "
+        f"{many}: threads hinder one another in the processor (one cache line, memory), or wait "
+        f"awake"
+    ]
+
+
+def nothing_told(before: Side, after: Side, threads: tuple[int, ...]) -> str:
+    """When no finding tells of a difference: there is none, or it is in the work itself."""
+    apart = any(
+        one.high < other.low or other.high < one.low
+        for one, other in (
+            (before.accounted[count]["elapsed_s"], after.accounted[count]["elapsed_s"])
+            for count in threads
+        )
+    )
+    if apart:
+        return "neither system time nor locks tell: the change is in what the threads compute"
+    return f"{before.name} and {after.name} do not differ in anything that is measured here"
 
 
 def by_name(profile: locks.Profile) -> dict[str, locks.Lock]:

@@ -34,6 +34,9 @@ MOST_RUNS = 60
 # So many failures in a row at an end are a span, which is gone through in strides.
 STRIDES_AFTER = 3
 
+# So many that cannot be measured, and none that can, are a mistake in how it is done.
+HOPELESS_AFTER = 24
+
 # A build that is so many times its own uncertainty away from both levels has a third one.
 THIRD_LEVEL = 6.0
 
@@ -127,6 +130,10 @@ class Finder:
         """What is wanted next, or what was found."""
         if not any(self.weights[self.low + 1 : self.high + 1]):
             return Verdict(Outcome.NOTHING, "all are built from the same files", probability=1.0)
+        tried = len([p for p in self.failed if self.weights[p] > 0])
+        if tried >= HOPELESS_AFTER and not self.samples and not self.known:
+            why = f"{tried} revisions were tried from both ends on, and none can be measured"
+            return Verdict(Outcome.UNTESTABLE, why)
         ends = self._ends()
         if isinstance(ends, Wish | Verdict):
             return ends

@@ -217,7 +217,8 @@ class Fossil(Repository):
             self._fossil(*command, "-R", str(self._copy))
             with tarfile.open(archive) as opened:
                 opened.extractall(own, filter="tar")
-            for inside in Path(own, "tree").iterdir():
+            # The first check-in of a new repository has no files.
+            for inside in Path(own).glob("tree/*"):
                 shutil.move(inside, folder / inside.name)
 
     def read(self, revision: Revision, path: str) -> str | None:

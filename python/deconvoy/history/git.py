@@ -22,6 +22,21 @@ QUIETLY = {
 }
 
 
+# So many revisions are offered for a range.
+OFFERED = 20
+
+
+def last_revisions(folder: Path) -> str | None:
+    """A range of the last ones of the repository that a folder is in."""
+    command = ["git", "-C", str(folder), "rev-list", "--count", "--first-parent", "HEAD"]
+    try:
+        done = tool(command, QUIETLY)
+    except UserError:
+        return None
+    count = int(done.stdout) if done.returncode == 0 else 0
+    return f"HEAD~{min(OFFERED, count - 1)}..HEAD" if count > 1 else None
+
+
 class Git(Repository):
     """The repository that a path is in."""
 

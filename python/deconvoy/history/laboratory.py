@@ -12,21 +12,22 @@ import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from deconvoy.bench import machine
-from deconvoy.bench.accounting import accounting
 from deconvoy.bench.guard import guard
 from deconvoy.errors import UserError
 from deconvoy.history import locks
 from deconvoy.history.builds import BENCHMARK, WAITS, Builder, Source, environment_of
 from deconvoy.history.metric import COUNTS, PRELOADED, TRACED, NoNumber
-from deconvoy.history.process import Ended, last_lines, run
 from deconvoy.history.project import Project, filled
+from deconvoy.history.runs import one_run, system_calls, traced
 from deconvoy.history.store import Failure, Round, Store
 from deconvoy.history.walk import Busy, build_cost
+
+T = TypeVar("T")
 
 # A round that was made beside other work is made again, for so long, in seconds.
 PATIENCE_S = 60.0
@@ -66,6 +67,8 @@ class Laboratory:
         self._lacking: dict[str, dict[str, str]] = defaultdict(dict)
         self._round_s: list[float] = []
         self._doubtful: set[str] = set()
+        self._tried = False
+        self._patience_s = PATIENCE_S
 
     def _waits(self, foreign_cores: float) -> None:
         self.say(
@@ -119,6 +122,8 @@ class Laboratory:
         return failure is None
 
     def _failed(self, source: Source, failure: Failure) -> None:
+        if failure not in self.failures.values():
+            self.say(f"{source.revision.short} cannot be measured: {failure}")
         self.failures[source.key] = failure
         if failure.text == WAITS and not self.store.seconds_to_build(self.builder.recipe):
             self._believe(source, "build", f"the step {failure.step!r} {failure.text}")
@@ -167,6 +172,13 @@ class Laboratory:
 
         Raises Busy.
         """
+        if self._needs_quiet and not self._tried and not self.rounds and self.elsewhere is None:
+            # Whether it runs at all is no matter of quiet.
+            self._tried = True
+            trial = self._run(source, self.project.benchmark.threads[0])
+            if isinstance(trial, Failure):
+                self._failed(source, trial)
+                return None
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             if self._needs_quiet and not self._quiet():
@@ -177,7 +189,7 @@ class Laboratory:
                 if self._rounds_of(source) and source.key not in self._doubtful:
                     self._doubtful.add(source.key)
                     continue
-                self.failures[source.key] = made
+                self._failed(source, made)
                 return None
             if made is not None:
                 self.rounds[source.key].append(made)
@@ -187,6 +199,20 @@ class Laboratory:
     def _rounds_of(self, source: Source) -> int:
         """Made so far, here or elsewhere."""
         return len(self.rounds.get(source.key, ())) + (self.elsewhere or {}).get(source.key, 0)
+
+    def quietly(self, act: Callable[[], T]) -> tuple[T, bool]:
+        """What a run gives when nothing else uses the machine, and whether that was so: where times
+        are measured it is waited for and tried again, for a while in all."""
+        while True:
+            if self._needs_quiet:
+                self._quiet()
+            watch, begun_s = machine.Watch.start(), time.monotonic()
+            done = act()
+            quiet = watch.foreign_cores() < machine.QUIET_CORES
+            self._quiet.ran(quiet)
+            if quiet or not self._needs_quiet or self._patience_s < 0:
+                return done, quiet
+            self._patience_s -= time.monotonic() - begun_s
 
     def _round(self, source: Source) -> Round | Failure | None:
         """A run with each number of threads, one after the other; None if other work was done
@@ -345,54 +371,3 @@ def scaled(one: Round, factors: Mapping[tuple[int, str], float]) -> Round:
         for threads, told in one.values.items()
     }
     return replace(one, values=values)
-
-
-@dataclass
-class Told:
-    """What a run printed and what the kernel accounted to it, or why it failed."""
-
-    printed: str = ""
-    counted: dict[str, float] = field(default_factory=dict)
-    failure: Failure | None = None
-
-
-def one_run(command: list[str], folder: Path, environment: dict[str, str], limit_s: float) -> Told:
-    """Runs a benchmark once."""
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as complaints:
-        try:
-            ended = run(command, folder, environment, limit_s, output, complaints)
-        except OSError as error:
-            return Told(failure=Failure("run", f"{command[0]}: {error.strerror}"))
-        if not ended.well:
-            said = last_lines(complaints) or last_lines(output)
-            text = f"{ended.how()}; it said: {said}" if said else ended.how()
-            return Told(failure=Failure("run", text))
-        output.seek(0)
-        printed = output.read().decode(errors="replace")
-    return Told(printed, counted_of(ended))
-
-
-def counted_of(ended: Ended) -> dict[str, float]:
-    peak = float(ended.usage.ru_maxrss * 1024)
-    return {"elapsed_s": ended.seconds, "peak_memory_bytes": peak} | {
-        name: float(value) for name, value in accounting(ended.usage).items()
-    }
-
-
-def traced(command: list[str], calls: Path) -> list[str]:
-    """Counts the system calls of a command, into a file."""
-    return ["strace", "-f", "-c", "-S", "name", "-o", str(calls), *command]
-
-
-def system_calls(table: str) -> dict[str, float]:
-    """What strace counted: all of them, and those that wait for or wake another thread."""
-    found = {"system_calls": 0.0, "futex": 0.0}
-    for line in table.splitlines():
-        parts = line.split()
-        # A line a call: share, seconds, of each, how many, errors (if any), the name.
-        with suppress(ValueError, IndexError):
-            if parts[-1] != "total":
-                count = float(parts[3])
-                found["system_calls"] += count
-                found["futex"] += count if parts[-1] == "futex" else 0.0
-    return found

@@ -22,6 +22,7 @@ from deconvoy.history.shown import (
     how_it_changed,
     part_name,
     span_lines,
+    sure,
     with_interval,
 )
 from deconvoy.output import counted
@@ -83,9 +84,17 @@ def told_of(graph: Graph, marked: Marked) -> dict[str, Any]:
         "id": row.revision.short,
         "text": how_it_changed(graph.session.project, marked.change),
         "subject": row.revision.subject,
-        "interval": f"{100 * point.probability:.1f} % sure that there is a change; {where}",
-        "beside": beside(graph, marked),
+        "interval": f"{sure(point.probability)} sure that there is a change; {where}",
+        "beside": [*inside(graph, marked), *beside(graph, marked)],
     }
+
+
+def inside(graph: Graph, marked: Marked) -> list[str]:
+    if not marked.row.revision.is_merge:
+        return []
+    return [
+        "it is a merge: deconvoy history find looks for the revision in the branch that it brought"
+    ]
 
 
 def beside(graph: Graph, marked: Marked) -> list[str]:

@@ -180,9 +180,13 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def template() -> str:
-    """The project file that `init` writes."""
-    return resources.files("deconvoy").joinpath("data", "history", NAME).read_text()
+OFFERED = "HEAD~20..HEAD"
+
+
+def template(range: str | None = None) -> str:
+    """The project file that `init` writes, with a range that there is."""
+    text = resources.files("deconvoy").joinpath("data", "history", NAME).read_text()
+    return text if range is None else text.replace(f'"{OFFERED}"', f'"{range}"'.ljust(len(OFFERED)))
 
 
 def load(path: Path) -> Project:

@@ -141,6 +141,11 @@ def percent(share: float) -> str:
     return f"{100 * abs(share):.3g} %"
 
 
+def sure(probability: float) -> str:
+    """`97.3 %`; never 100."""
+    return "more than 99.9 %" if probability > 0.999 else f"{100 * probability:.1f} %"
+
+
 def how_it_changed(project: Project, change: Change) -> str:
     """`time[1] / time[2] 20.3 % lower (18.1 to 22.5 %): 1.92 -> 1.53: worse`."""
     is_more = change.after > change.before
@@ -175,7 +180,7 @@ def beside_the_ratio(
         if old.median > 0:
             share = new.median / old.median - 1
             line += f" ({'+' if share >= 0 else '-'}{percent(share)})"
-            if part in project.metric.uses:
+            if part in project.metric.uses and (new.low > old.high or new.high < old.low):
                 moved.append((part, share))
         lines.append(line)
     uses = set(project.metric.uses)

@@ -9,6 +9,7 @@ command that made them.
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections import defaultdict
@@ -16,6 +17,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import sqlalchemy as sql
 
@@ -23,6 +25,9 @@ from deconvoy.bench.store import identity
 from deconvoy.errors import UserError
 
 VERSION = 1
+
+# The machine, where a store is only read.
+UNKNOWN = ""
 
 # How a transaction keeps others of its kind out; the number is ours alone.
 ALONE = {
@@ -111,9 +116,16 @@ class Store:
 
     def __init__(self, address: str) -> None:
         self.address = address
+        self._machines: dict[str, int] = {}
+        is_fixed = "://" not in address and is_read_only(Path(address))
         try:
             # A path may have signs that mean something in an address.
             where = sql.URL.create("sqlite", database=address)
+            if is_fixed:
+                fixed = f"file:{quote(address)}"
+                where = sql.URL.create(
+                    "sqlite", database=fixed, query={"mode": "ro", "immutable": "1", "uri": "true"}
+                )
             self._engine = sql.create_engine(
                 address if "://" in address else where,
                 json_serializer=lambda value: json.dumps(value, allow_nan=False),
@@ -124,13 +136,14 @@ class Store:
             raise UserError(
                 f"store.address {shown(address)!r}: a path, for SQLite, or an address of PostgreSQL"
             )
-        if self._engine.dialect.name == "sqlite":
+        if self._engine.dialect.name == "sqlite" and not is_fixed:
             sql.event.listen(self._engine, "connect", _as_wanted)
         try:
             with self._engine.begin() as connection:
-                # Of two that begin at a time the second finds what the first has made.
-                connection.exec_driver_sql(ALONE[self._engine.dialect.name])
-                metadata.create_all(connection)
+                if not is_fixed:
+                    # Of two that begin at a time the second finds what the first has made.
+                    connection.exec_driver_sql(ALONE[self._engine.dialect.name])
+                    metadata.create_all(connection)
                 found = connection.execute(sql.select(about.c.version)).scalar()
                 if found is None:
                     connection.execute(about.insert().values(version=VERSION))
@@ -142,14 +155,16 @@ class Store:
                 f"{shown(address)} was made by a newer deconvoy (version {found} of the store, "
                 f"this one knows {VERSION}): update deconvoy, or name another store"
             )
-        self._machines: dict[str, int] = {}
+        if is_fixed:
+            # Nothing is told of this machine.
+            self._machines = {UNKNOWN: 0}
 
     def close(self) -> None:
         self._engine.dispose()
 
     def machine(self, told: Mapping[str, Any]) -> int:
         """The number of a machine, which it keeps."""
-        name = json.dumps(identity(dict(told)))
+        name = UNKNOWN if UNKNOWN in self._machines else json.dumps(identity(dict(told)))
         if name not in self._machines:
             query = sql.select(machines.c.id).where(machines.c.identity == name)
             with self._engine.begin() as connection:
@@ -282,6 +297,11 @@ def _as_wanted(connection: Any, _: object) -> None:
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA busy_timeout=30000")
     cursor.close()
+
+
+def is_read_only(file: Path) -> bool:
+    """Whether a store is there, and only to be read."""
+    return file.exists() and not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK))
 
 
 def shown(address: str) -> str:

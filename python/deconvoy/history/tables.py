@@ -24,7 +24,7 @@ from deconvoy.history.walk import Chain, Found, Search
 from deconvoy.output import counted, plain
 
 # How often it is said how far a sweep is, where no bar can be drawn, in seconds.
-SAY_EVERY_S = 30.0
+SAY_EVERY_S = 5.0
 
 
 @contextmanager
@@ -245,7 +245,7 @@ def answer(session: Session, search: Search, found: Found) -> Iterator[str]:
         where = "in all parts of the range" if is_part else "at both ends of the range"
         yield (
             f"no change: {project.metric.text} is the same {where}, as far as "
-            f"{100 * project.least:g} %, with {100 * verdict.probability:.1f} %{why}"
+            f"{100 * project.least:g} %, with {shown.sure(verdict.probability)}{why}"
         )
     elif verdict.outcome is Outcome.UNDECIDED:
         yield f"undecided: {verdict.why}"
@@ -271,7 +271,7 @@ def the_change(session: Session, search: Search, found: Found, inner: Found) -> 
     else:
         yield f"one of {len(named)} revisions, which cannot be told apart, made {plain(what)}"
         yield f"  {', '.join(one.id for one in named)}"
-    yield f"  {100 * verdict.probability:.1f} % sure"
+    yield f"  {shown.sure(verdict.probability)} sure"
     if inner is found:
         yield from gap(inner)
     if inner is not found:
@@ -354,8 +354,6 @@ def show_explanation(session: Session, found: Explanation, *, as_json: bool) -> 
     where.print(made)
     for line in found.found:
         where.print(plain(line), soft_wrap=True)
-    if not found.found:
-        where.print("neither system time nor locks tell: the change is in what the threads compute")
     if not found.before.calls:
         why = (
             "may not trace here" if shutil.which("strace") else "is not installed (Debian: strace)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
@@ -15,6 +16,7 @@ from deconvoy.history.graph import LOG_FROM, Graph
 WIDE, TALL = 100, 24
 BESIDE, ABOVE = 16, 9
 MOST_WIDE = 150
+MOST_VERSIONS = 10
 
 
 def plots(graph: Graph) -> str:
@@ -37,7 +39,9 @@ def plots(graph: Graph) -> str:
     ends = [graph.rows[0], graph.rows[-1]]
     parts.append(" to ".join(f"{row.position}: {row.revision.short}" for row in ends))
     if versions := graph.versions:
-        parts.append("versions: " + ", ".join(f"{name} from {at}" for at, name in versions))
+        some = versions[:: math.ceil(len(versions) / MOST_VERSIONS)]
+        rest = ", …" if len(some) < len(versions) else ""
+        parts.append("versions: " + ", ".join(f"{name} from {at}" for at, name in some) + rest)
     return "\n".join(parts)
 
 

@@ -245,7 +245,10 @@ class Search:
             try:
                 self._grant(chain, finder, wish)
             except Busy:
-                why = "the machine was too busy: other programs used it, whenever it was measured"
+                why = (
+                    "the machine was too busy: other programs used it, whenever it was measured; "
+                    "run it again when it is quiet, or read a count, which minds no load"
+                )
                 return Verdict(Outcome.UNDECIDED, why, others=finder.others)
 
     def _grant(self, chain: Chain, finder: Finder, wish: Wish) -> None:
