@@ -23,8 +23,8 @@ RUST := $(shell find Cargo.toml Cargo.lock rustfmt.toml crates -type f)
 PACKAGE := $(shell find python scenarios -type f -not -name '*.pyc' -not -name '*.so')
 BUILT_FROM := pyproject.toml hatch_build.py $(RUST) $(PACKAGE)
 PYTHON_CHECKED := $(PACKAGE) pyproject.toml hatch_build.py \
-	$(shell find tests ci benchmarks -name "*.py") ci/interpreters ci/aarch64 ci/cpython-tests benchmarks/servers benchmarks/pyperformance \
-	benchmarks/drivers benchmarks/overhead benchmarks/scale benchmarks/futures benchmarks/rivals \
+	$(shell find tests ci benchmarks -name "*.py") ci/interpreters ci/aarch64 ci/rubies ci/cpython-tests benchmarks/servers benchmarks/pyperformance \
+	benchmarks/drivers benchmarks/overhead benchmarks/scale benchmarks/futures benchmarks/rivals benchmarks/ruby \
 	benchmarks/sweeping docs/policies/draw
 TESTS := $(shell find tests -type f -not -name '*.pyc')
 # These mind neither what else the machine does nor one another, and run two at a time.
@@ -82,12 +82,13 @@ $(STAMPS)/mypy: $(PYTHON_CHECKED) $(STAMPS)/tools
 	$(DEV)/mypy --strict python hatch_build.py
 	MYPYPATH=benchmarks:python $(DEV)/mypy --strict benchmarks/servers benchmarks/serving
 	MYPYPATH=benchmarks:python $(DEV)/mypy --strict benchmarks/pyperformance benchmarks/probe
-	for one in rivals sweeping scale futures overhead drivers; do \
+	for one in rivals ruby sweeping scale futures overhead drivers; do \
 		MYPYPATH=benchmarks:python:tests:tests/history $(DEV)/mypy --strict benchmarks/$$one || exit 1; \
 	done
 	MYPYPATH=benchmarks/programs $(DEV)/mypy --strict benchmarks/programs
 	MYPYPATH=ci $(DEV)/mypy --strict ci/interpreters
 	MYPYPATH=ci $(DEV)/mypy --strict ci/aarch64
+	MYPYPATH=ci $(DEV)/mypy --strict ci/rubies
 	MYPYPATH=ci:python $(DEV)/mypy --strict ci/cpython-tests ci/cpythontests
 	@touch $@
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from commandline import Deconvoy
+from deconvoy import program
 from deconvoy.errors import UserError
 from deconvoy.interpreters import Interpreter
 from deconvoy.program import Verdict, find
@@ -77,7 +78,7 @@ def test_a_set_user_id_program(deconvoy: Deconvoy, tmp_path: Path) -> None:
 
 
 def test_another_program_altogether(deconvoy: Deconvoy, tmp_path: Path) -> None:
-    assert_runs_as_it_is(deconvoy, compile_c(tmp_path), "not a CPython")
+    assert_runs_as_it_is(deconvoy, compile_c(tmp_path), "neither a CPython nor a Ruby")
 
 
 def test_a_program_that_may_start_a_python_is_none_of_our_business(tmp_path: Path) -> None:
@@ -88,11 +89,34 @@ def test_a_program_that_may_start_a_python_is_none_of_our_business(tmp_path: Pat
             assert verdict(name) == Verdict(), name
 
 
-@pytest.mark.parametrize("name", ["perl", "ruby", "node"])
+@pytest.mark.parametrize(
+    ("needed", "environment", "found"),
+    [
+        (["libruby-3.1.so.3.1", "libc.so.6"], {}, Verdict(is_ruby=True)),
+        (["libc.so.6", "libruby.so.3.4"], {"RUBY_MN_THREADS": "0"}, Verdict(is_ruby=True)),
+        (["libruby.so.2.7"], {"RUBY_MN_THREADS": "1"}, Verdict(is_ruby=True)),
+    ],
+)
+def test_a_ruby_is_known_by_its_library(
+    needed: list[str], environment: dict[str, str], found: Verdict
+) -> None:
+    version = program.ruby_of(needed)
+    assert version is not None
+    assert program.judge_ruby(version, environment) == found
+
+
+def test_rubies_that_cannot_be_served_are_told() -> None:
+    assert "only 2.6 or later" in (program.judge_ruby((2, 5), {}).why_not or "")
+    shares = program.judge_ruby((3, 3), {"RUBY_MN_THREADS": "1"})
+    assert "RUBY_MN_THREADS" in (shares.why_not or "")
+    assert program.ruby_of(["libc.so.6", "librubyish.so.1"]) is None
+
+
+@pytest.mark.parametrize("name", ["perl", "jruby", "node"])
 def test_other_languages(name: str) -> None:
     if shutil.which(name) is None:
         pytest.skip(f"{name} is not installed")
-    assert verdict(name).why_not == "not a CPython"
+    assert verdict(name).why_not == "neither a CPython nor a Ruby"
 
 
 def test_every_interpreter(interpreters: list[Interpreter]) -> None:

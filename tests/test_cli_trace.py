@@ -135,7 +135,7 @@ def test_a_rule_for_a_thread_that_is_not_there_is_named(deconvoy: Deconvoy, pyth
 def test_a_program_without_a_gil_leaves_an_explanation(deconvoy: Deconvoy, tmp_path: Path) -> None:
     done = deconvoy("trace", "-o", "it", "--", "ls", "/no/such/file")
     assert done.returncode == 2
-    assert done.stderr.startswith("deconvoy: ls: not a CPython; it runs as it is\n")
+    assert done.stderr.startswith("deconvoy: ls: neither a CPython nor a Ruby; it runs as it is\n")
     assert not (tmp_path / "it").exists()
     # What was there before stays there.
     (tmp_path / "it").mkdir()

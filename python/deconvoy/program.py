@@ -17,7 +17,7 @@ from deconvoy.errors import UserError
 
 # Programs that may well start a CPython, but are none and are not meant to: worth a line.
 OTHER_RUNTIMES = re.compile(
-    r"(perl|ruby|jruby|pypy|node|deno|bun|php|lua|luajit|tclsh|guile|sbcl|java|Rscript|R|julia)"
+    r"(perl|jruby|truffleruby|pypy|node|deno|bun|php|lua|luajit|tclsh|guile|sbcl|java|Rscript|R|julia)"
     r"[\d.]*"
 )
 
@@ -34,6 +34,8 @@ class Verdict:
     can_load: bool = True
     # It is a CPython itself, and not something that may start one.
     is_python: bool = False
+    # It is a Ruby.
+    is_ruby: bool = False
 
 
 @dataclass(frozen=True)
@@ -167,10 +169,12 @@ def judge_elf(path: str, argv: Sequence[str], environment: Mapping[str, str]) ->
         return Verdict("statically linked, so nothing can be preloaded")
     if "ld-musl" in program["interpreter"]:
         return Verdict("linked with musl, where the library cannot be loaded", can_load=False)
+    if ruby := ruby_of(program["needed"]):
+        return judge_ruby(ruby, environment)
     if not program["has_python"]:
         is_other = OTHER_RUNTIMES.fullmatch(os.path.basename(path))
         if is_other or not (program["starts_programs"] or needs_python(program["needed"])):
-            return Verdict("not a CPython")
+            return Verdict("neither a CPython nor a Ruby")
         return Verdict()
     if not (program["has_runtime"] and program["has_config"]):
         version = program["version"] or "of an early version"
@@ -178,6 +182,25 @@ def judge_elf(path: str, argv: Sequence[str], environment: Mapping[str, str]) ->
     if program["is_free_threaded"] and not has_gil(argv, environment):
         return Verdict("a free-threaded CPython, without a GIL unless PYTHON_GIL=1 is set")
     return Verdict(is_python=True)
+
+
+def ruby_of(libraries: Sequence[str]) -> tuple[int, int] | None:
+    """The version of Ruby that a program is linked to, if it is: from the name of its library
+    (`libruby.so.3.4`; Debian's is `libruby-3.1.so.3.1`)."""
+    for name in libraries:
+        if found := re.fullmatch(r"libruby(?:-[\d.]+)?\.so\.(\d+)\.(\d+)", name):
+            return int(found[1]), int(found[2])
+    return None
+
+
+def judge_ruby(version: tuple[int, int], environment: Mapping[str, str]) -> Verdict:
+    if version < (2, 6):
+        text = ".".join(map(str, version))
+        return Verdict(f"Ruby {text}, and only 2.6 or later has a GVL that can be served")
+    shares = environment.get("RUBY_MN_THREADS", "").strip() not in ("", "0")
+    if shares and version >= (3, 3):
+        return Verdict("RUBY_MN_THREADS is set: which thread has the lock cannot be told")
+    return Verdict(is_ruby=True)
 
 
 def needs_python(libraries: Sequence[str]) -> bool:

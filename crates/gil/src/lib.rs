@@ -23,6 +23,7 @@ pub mod os;
 mod parker;
 mod primitive;
 mod seat;
+mod steer;
 mod usage;
 mod wait;
 
@@ -34,6 +35,7 @@ pub use mutex::{Mutex, MutexWith};
 pub use parker::Parker;
 pub use primitive::{AtomicU32, AtomicU64};
 pub use seat::{Outcome, Seat};
+pub use steer::{Steer, Waiting};
 pub use usage::{Own, Usage};
 pub use wait::{wait, wait_for_switch};
 

@@ -35,6 +35,14 @@ impl Mutex {
         }
     }
 
+    /// Free it is, whoever held it.
+    ///
+    /// # Safety
+    /// Nobody holds it who will let go of it (as in a forked child, whose other threads are gone).
+    pub unsafe fn forget(&self) {
+        self.0.store(FREE, Ordering::Relaxed);
+    }
+
     /// The mutex, with what it needs to sleep.
     pub fn with<'m, S: System>(&'m self, system: &'m S) -> MutexWith<'m, S> {
         MutexWith { word: &self.0, system }

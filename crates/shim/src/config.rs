@@ -24,6 +24,8 @@ pub struct Config {
     #[cfg(feature = "mutexes")]
     pub mutexes_folder: &'static [u8],
     pub exec_children: bool,
+    /// Ruby's threads share native ones (`RUBY_MN_THREADS`).
+    pub shares_threads: bool,
     pub cores: u32,
 }
 
@@ -35,6 +37,7 @@ const NOTHING: Config = Config {
     #[cfg(feature = "mutexes")]
     mutexes_folder: &[],
     exec_children: true,
+    shares_threads: false,
     cores: 1,
 };
 
@@ -119,6 +122,8 @@ pub unsafe fn read(environment: *const *const c_char, cores: u32) -> bool {
             config.trace_bytes = number.unwrap_or(config.trace_bytes);
         } else if text == b"DECONVOY_EXEC_CHILDREN=0" {
             config.exec_children = false;
+        } else if let Some(value) = text.strip_prefix(b"RUBY_MN_THREADS=") {
+            config.shares_threads = !matches!(value, b"" | b"0");
         }
         #[cfg(feature = "mutexes")]
         if let Some(value) = text.strip_prefix(b"DECONVOY_MUTEXES=") {

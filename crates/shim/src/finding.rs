@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crate::layout::{self, LONGEST_INTERVAL_US};
 use crate::locks::{Lock, Part, find};
 use crate::sys::{Timespec, peek};
-use crate::{loader, real};
+use crate::{loader, real, ruby};
 
 /// The condition variables that were initialised last: CPython does those of a lock one after the
 /// other.
@@ -37,6 +37,9 @@ pub fn cond_initialised(address: usize) {
     if is_second && is_known_python() && looks_like_one(first) {
         Lock::make(first);
     }
+    let before = address.wrapping_sub(layout::COND_BYTES);
+    let is_behind = RECENT.iter().any(|recent| recent.load(Ordering::Relaxed) == before);
+    ruby::queue::cond_initialised(address, is_behind);
     let next = RECENT_NEXT.fetch_add(1, Ordering::Relaxed) % RECENT.len();
     if let Some(place) = RECENT.get(next) {
         place.store(address, Ordering::Relaxed);

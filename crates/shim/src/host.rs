@@ -51,7 +51,7 @@ pub fn waits(lock: &'static Lock, mutex: usize, deadline: &Timespec) -> Answer {
 
 /// Runs `hook` for the calling thread, unless it interrupts another hook of the same thread: then
 /// the call came from a signal handler, and is none of ours.
-fn with_me<R>(hook: impl FnOnce(Me) -> R) -> Option<R> {
+pub fn with_me<R>(hook: impl FnOnce(Me) -> R) -> Option<R> {
     let me = me()?;
     // No read-modify-write: only handlers on this very thread come in between, and each leaves it as
     // it was.
@@ -67,7 +67,7 @@ fn with_me<R>(hook: impl FnOnce(Me) -> R) -> Option<R> {
 }
 
 /// The calling thread, in the trace too: a trace may have begun after the thread was first seen.
-fn enter_in_trace(me: Me) {
+pub fn enter_in_trace(me: Me) {
     if me.trace() == 0 && tracing::recorder().is_some() {
         tracing::start_thread(me);
         names::begin(me);

@@ -7,7 +7,7 @@ pub const MUTEX: usize = COND_BYTES;
 pub const SWITCH_COND: usize = MUTEX + MUTEX_BYTES;
 pub const SWITCH_MUTEX: usize = SWITCH_COND + COND_BYTES;
 
-const COND_BYTES: usize = 48;
+pub const COND_BYTES: usize = 48;
 #[cfg(target_arch = "x86_64")]
 const MUTEX_BYTES: usize = 40;
 #[cfg(target_arch = "aarch64")]

@@ -25,6 +25,7 @@ mod notes;
 mod python;
 mod real;
 mod records;
+mod ruby;
 mod sys;
 mod threads;
 mod tracing;
@@ -62,6 +63,7 @@ unsafe extern "C" fn forked() {
     locks::forked();
     notes::forked();
     threads::forked();
+    ruby::forked();
 }
 
 /// Nothing in here panics: a test looks for it in the finished library. If a compiler leaves a

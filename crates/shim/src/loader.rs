@@ -68,6 +68,32 @@ impl Place {
     }
 }
 
+/// Whether two addresses are in one program or library.
+pub fn are_together(one: usize, other: usize) -> bool {
+    #[repr(C)]
+    struct Info {
+        file: *const c_char,
+        base: *mut c_void,
+        name: *const c_char,
+        at: *mut c_void,
+    }
+    type Dladdr = unsafe extern "C" fn(*const c_void, *mut Info) -> c_int;
+    let dladdr = symbol(c"dladdr");
+    if dladdr.is_null() {
+        return false;
+    }
+    // SAFETY: the type is glibc's.
+    let dladdr: Dladdr = unsafe { transmute_copy(&dladdr) };
+    let base = |address: usize| {
+        let null: *mut c_void = core::ptr::null_mut();
+        let mut info = Info { file: null.cast(), base: null, name: null.cast(), at: null };
+        // SAFETY: any address may be asked for; `info` is a place for the answer.
+        let found = unsafe { dladdr(address as *const c_void, &raw mut info) };
+        (found != 0).then_some(info.base)
+    };
+    base(one).is_some() && base(one) == base(other)
+}
+
 fn dlsym() -> Option<Dlsym> {
     static AT: Place = Place::new();
     let at = AT.get(|| {

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::notes::{self, NAME_BYTES, Note};
 use crate::threads::{self, Me};
-use crate::{config, python, real, sys, tracing};
+use crate::{config, python, real, ruby, sys, tracing};
 
 /// A thread was made by the calling one, `me`, which holds a lock of the interpreter's, or has it to
 /// itself while nobody wants names.
@@ -134,6 +134,10 @@ pub unsafe extern "C" fn pthread_create(
 ) -> c_int {
     const EAGAIN: c_int = 11;
     let Some(create) = real::thread_create::<Create>() else { return EAGAIN };
+    if config::is_on() {
+        // Where nobody calls `ruby_run_node` from outside.
+        ruby::ticks::starts();
+    }
     // SAFETY: the arguments are the caller's, passed on as they are.
     let result = unsafe { create(thread, attributes, start, argument) };
     if result == 0 && is_of_a_caller(thread) {

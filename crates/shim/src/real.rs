@@ -75,10 +75,12 @@ pub static COND_SIGNAL: Real = Real::cond(c"pthread_cond_signal");
 pub static COND_WAIT: Real = Real::cond(c"pthread_cond_wait");
 pub static COND_TIMEDWAIT: Real = Real::cond(c"pthread_cond_timedwait");
 pub static SET_AFFINITY: Real = Real::versioned(c"sched_setaffinity", AFFINITY_VERSION);
+pub static MUTEX_UNLOCK: Real = Real::new(c"pthread_mutex_unlock");
+pub static EPOLL_WAIT: Real = Real::new(c"epoll_wait");
+pub static RUN_NODE: Real = Real::new(c"ruby_run_node");
 static THREAD_CREATE: Real = Real::new(c"pthread_create");
 static MUTEX_LOCK: Real = Real::new(c"pthread_mutex_lock");
 static MUTEX_TRYLOCK: Real = Real::new(c"pthread_mutex_trylock");
-static MUTEX_UNLOCK: Real = Real::new(c"pthread_mutex_unlock");
 static KEY_CREATE: Real = Real::new(c"pthread_key_create");
 static GETSPECIFIC: Real = Real::new(c"pthread_getspecific");
 static SETSPECIFIC: Real = Real::new(c"pthread_setspecific");
@@ -132,10 +134,19 @@ impl Mutex {
     /// # Safety
     /// The calling thread holds it.
     pub unsafe fn is_held_here(&self) -> bool {
+        // SAFETY: as the caller says.
+        unsafe { self.owner() == crate::sys::thread_id() }
+    }
+
+    /// The native id of the thread that holds it, where glibc keeps it; 0: nobody.
+    ///
+    /// # Safety
+    /// It is a mutex that outlives the call.
+    pub unsafe fn owner(&self) -> u32 {
         const OWNER: usize = 2;
         // SAFETY: a `pthread_mutex_t` has ten such words and more, and outlives the call.
         let owner = unsafe { &*self.0.cast::<AtomicU32>().add(OWNER) };
-        owner.load(Ordering::Relaxed) == crate::sys::thread_id()
+        owner.load(Ordering::Relaxed)
     }
 
     /// Makes it spin for a moment before it sleeps, as `PTHREAD_MUTEX_ADAPTIVE_NP` says. A waiter
@@ -155,6 +166,35 @@ impl Mutex {
         let kind = unsafe { &*self.0.cast::<AtomicU32>().add(KIND) };
         let _ = kind.compare_exchange(NORMAL, ADAPTIVE, Ordering::Relaxed, Ordering::Relaxed);
     }
+}
+
+/// Wakes one that waits on a condition variable.
+pub fn signal(cond: usize) {
+    // SAFETY: the type is POSIX's; the variable is one of Ruby's threads', which Ruby keeps.
+    unsafe {
+        COND_SIGNAL.typed::<unsafe extern "C" fn(*mut c_void) -> c_int>()(cond as *mut c_void)
+    };
+}
+
+/// # Safety
+/// As for `pthread_cond_timedwait`.
+pub unsafe fn timed_wait(
+    cond: *mut c_void,
+    mutex: *mut c_void,
+    deadline: &crate::sys::Timespec,
+) -> c_int {
+    type Wait =
+        unsafe extern "C" fn(*mut c_void, *mut c_void, *const crate::sys::Timespec) -> c_int;
+    // SAFETY: the type is POSIX's; the rest is the caller's.
+    unsafe { COND_TIMEDWAIT.typed::<Wait>()(cond, mutex, deadline) }
+}
+
+/// # Safety
+/// As for `epoll_wait`.
+pub unsafe fn epoll_wait(of: c_int, events: *mut c_void, most: c_int, limit_ms: c_int) -> c_int {
+    type Wait = unsafe extern "C" fn(c_int, *mut c_void, c_int, c_int) -> c_int;
+    // SAFETY: the type is Linux's; the rest is the caller's.
+    unsafe { EPOLL_WAIT.typed::<Wait>()(of, events, most, limit_ms) }
 }
 
 pub type Key = u32;

@@ -2,13 +2,13 @@
 //! it ends.
 
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use deconvoy_gil::{Parker, Seat};
 use deconvoy_policy::{MAX_THREADS, WaiterId};
 
 use crate::names::{self, Inherited};
-use crate::{config, host, locks, real, sys, tracing};
+use crate::{config, host, locks, real, ruby, sys, tracing};
 
 /// What is kept of a thread. Written by the thread itself but for `priority`, `next_free` and, when
 /// a lock is its own no more, `holds`; no two share a cache line, nor a pair of lines that a
@@ -35,6 +35,12 @@ pub struct Slot {
     /// Who made it, as number + 1 in the low half and generation in the high one, until a policy
     /// was told; 0: not known.
     pub made_by: AtomicU64,
+    /// 1: it wants Ruby's lock, and has not taken it yet.
+    pub wants: AtomicU32,
+    /// What it is doing at Ruby's lock: see `ruby/ticks.rs`.
+    pub doing: AtomicU32,
+    /// The condition variable that it waits on for that, where each thread has its own.
+    pub cond: AtomicUsize,
     next_free: AtomicU32,
 }
 
@@ -52,6 +58,9 @@ impl Slot {
             holds: AtomicU32::new(0),
             inherited: Inherited::new(),
             made_by: AtomicU64::new(0),
+            wants: AtomicU32::new(0),
+            doing: AtomicU32::new(0),
+            cond: AtomicUsize::new(0),
             next_free: AtomicU32::new(0),
         }
     }
@@ -163,6 +172,9 @@ fn begin(me: Me) {
     slot.trace.store(0, Ordering::Relaxed);
     slot.holds.store(0, Ordering::Relaxed);
     slot.made_by.store(0, Ordering::Relaxed);
+    slot.wants.store(0, Ordering::Relaxed);
+    slot.doing.store(0, Ordering::Relaxed);
+    slot.cond.store(0, Ordering::Relaxed);
     if let Some(parker) = PARKERS.get(me.who.0 as usize) {
         parker.forget();
     }
@@ -205,11 +217,24 @@ fn give_back(me: Me) {
 /// The key's destructor: the thread ends.
 unsafe extern "C" fn ended(number: *mut c_void) {
     if let Some(me) = (number as u32).checked_sub(1).and_then(Me::at) {
-        host::thread_ended(me);
-        locks::thread_ended();
-        tracing::end_thread(me);
+        end(me);
         give_back(me);
     }
+}
+
+fn end(me: Me) {
+    host::thread_ended(me);
+    ruby::thread_ended(me);
+    locks::thread_ended();
+    tracing::end_thread(me);
+}
+
+/// What the calling thread did as one thread of its interpreter's is over; what follows is another's.
+pub fn renew(me: Me) {
+    end(me);
+    let busy = me.slot.busy.load(Ordering::Relaxed);
+    begin(me);
+    me.slot.busy.store(busy, Ordering::Relaxed);
 }
 
 /// In a forked child, where the calling thread is the only one.

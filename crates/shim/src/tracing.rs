@@ -11,7 +11,7 @@ use deconvoy_trace::record::{About, Recorder, file_bytes};
 
 use crate::sys::Linux;
 use crate::threads::{self, Me};
-use crate::{config, real, sys};
+use crate::{config, real, ruby, sys};
 
 /// | state | means |
 /// |---|---|
@@ -78,7 +78,9 @@ fn make() -> Option<Recorder> {
         start_ns: Linux.now().0,
         start_unix_ns: unix,
         policy: if config.policy.is_none() { b"" } else { config.policy_text },
-        runtime: real::py_version().map_or(b"", |version| version.to_bytes()),
+        runtime: real::py_version()
+            .or_else(ruby::description)
+            .map_or(b"", |version| version.to_bytes()),
         command: command.get(..length).unwrap_or(&[]),
     };
     // SAFETY: a fresh file of that size, mapped for good, with a name that no other process uses.

@@ -91,8 +91,8 @@ def doctor(as_json: bool, calibrate: bool, command: tuple[str, ...]) -> None:
         print_interpreters(out, checked)
         if asked is not None:
             may = "nothing speaks against it"
-            if not asked.verdict.is_python:
-                may = "no CPython itself as far as can be seen; one that it starts is served"
+            if not (asked.verdict.is_python or asked.verdict.is_ruby):
+                may = "neither a CPython nor a Ruby that can be seen; one that it starts is served"
             said = plain(why_not or may)
             out.print(f"{plain(' '.join(asked.argv))}: {said}")
     if library is not None or why_not is not None:

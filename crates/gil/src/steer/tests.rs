@@ -1,0 +1,181 @@
+//! Against a clock that the test moves, with a scheduler that lets first come, first served.
+
+use deconvoy_policy::{Driver, MAX_THREADS, Slot, Spec};
+
+use super::*;
+
+const DRIVER: Driver = Driver { cores: 2, counts_instructions: false };
+
+/// The first two go before the rest, where names say so.
+fn seat(number: u32) -> Seat {
+    Seat { who: WaiterId(number), generation: 1, priority: i8::from(number < 2) }
+}
+
+/// All that was told to the policy, and what it said.
+#[derive(Default)]
+struct Log(Vec<String>);
+
+impl Observer for &mut Log {
+    fn event(&mut self, _: Nanos, event: Event) {
+        self.0.push(format!("{event:?}"));
+    }
+
+    fn action(&mut self, _: Nanos, action: Action) {
+        self.0.push(format!("{action:?}"));
+    }
+}
+
+fn zeroes() -> Vec<Waiting> {
+    (0..MAX_THREADS).map(|_| Waiting { state: 0, timer: 0 }).collect()
+}
+
+fn with(policy: &str, test: impl FnOnce(&mut Steer<'_, &mut Log>)) -> Vec<String> {
+    let mut slots = vec![Slot::default(); MAX_THREADS];
+    let mut known = vec![0; MAX_THREADS];
+    let mut waiting = zeroes();
+    let mut log = Log::default();
+    let policy = Spec::parse(policy).unwrap().build(DRIVER, &mut slots);
+    test(&mut Steer::new(policy, &mut known, &mut waiting, &mut log));
+    log.0
+}
+
+fn at(us: u64) -> Nanos {
+    Nanos::from_micros(1_000_000 + us)
+}
+
+const MORE: u32 = 9;
+
+#[test]
+fn one_that_goes_first_has_the_holder_asked_at_once() {
+    with("priority", |steer| {
+        steer.acquired(at(0), seat(5));
+        assert!(!steer.asks());
+        steer.arrives(at(10), seat(0));
+        assert!(steer.asks());
+        steer.released(at(20), seat(5));
+        assert!(!steer.asks());
+        assert_eq!(steer.next(), Some(WaiterId(0)));
+        steer.acquired(at(30), seat(0));
+        assert_eq!(steer.next(), None);
+        assert_eq!(steer.holder(), Some(WaiterId(0)));
+    });
+}
+
+#[test]
+fn who_was_called_and_was_not_let_arrives_again() {
+    let log = with("priority", |steer| {
+        steer.acquired(at(0), seat(5));
+        steer.arrives(at(1), seat(6));
+        steer.arrives(at(2), seat(0));
+        steer.released(at(3), seat(5));
+        assert_eq!(steer.next(), Some(WaiterId(0)));
+        // The lock's own queue is another one.
+        steer.acquired(at(4), seat(6));
+        assert!(steer.asks());
+        steer.released(at(5), seat(6));
+        assert_eq!(steer.next(), Some(WaiterId(0)));
+    });
+    let arrivals = log.iter().filter(|one| one.starts_with("Arrive { who: WaiterId(0)"));
+    assert_eq!(arrivals.count(), 2);
+}
+
+#[test]
+fn who_finds_the_lock_free_takes_it_unnoticed() {
+    let log = with("priority", |steer| {
+        for round in 0..10 {
+            steer.arrives(at(10 * round), seat(0));
+            steer.acquired(at(10 * round + 1), seat(0));
+            steer.released(at(10 * round + 2), seat(0));
+        }
+    });
+    assert!(!log.iter().any(|one| one.starts_with("Arrive")));
+}
+
+#[test]
+fn a_holder_that_was_thought_gone_is_asked_after_a_while() {
+    with("priority", |steer| {
+        steer.acquired(at(0), seat(MORE));
+        // It said that it would wait, and went on.
+        steer.released(at(1), seat(MORE));
+        steer.arrives(at(2), seat(0));
+        assert_eq!(steer.next_timer(), Some(at(2).after(UNTAKEN)));
+        steer.look(at(500));
+        assert!(!steer.asks());
+        steer.look(at(2).after(UNTAKEN));
+        assert_eq!(steer.holder(), Some(WaiterId(MORE)));
+        assert!(steer.asks());
+    });
+}
+
+#[test]
+fn timers_run_out_where_nobody_else_keeps_them() {
+    with("timeout:5ms", |steer| {
+        steer.set_interval(at(0), Nanos::from_millis(100));
+        steer.acquired(at(0), seat(5));
+        steer.arrives(at(1), seat(6));
+        let timer = steer.next_timer().unwrap();
+        steer.look(Nanos(timer.0 - 1));
+        assert!(!steer.asks());
+        steer.look(timer);
+        assert!(steer.asks());
+    });
+}
+
+#[test]
+fn one_that_ends_is_neither_next_nor_the_holder() {
+    with("priority", |steer| {
+        steer.acquired(at(0), seat(5));
+        steer.arrives(at(1), seat(0));
+        steer.left(at(2), seat(0));
+        steer.released(at(3), seat(5));
+        assert_eq!(steer.next(), None);
+        steer.acquired(at(4), seat(6));
+        steer.left(at(5), seat(6));
+        assert_eq!(steer.holder(), None);
+    });
+}
+
+/// Threads in any order, as a scheduler that knows nothing of the policy would have it: nobody is
+/// lost, and the policy is told of each acquisition once.
+#[test]
+fn any_order_of_events_is_told_in_an_order_that_a_policy_understands() {
+    for policy in ["adaptive", "priority", "timeout", "fifo", "mutex"] {
+        let mut chosen = 0x2545_F491_4F6C_DD1Du64;
+        let mut random = move |below: u32| {
+            chosen ^= chosen << 13;
+            chosen ^= chosen >> 7;
+            chosen ^= chosen << 17;
+            (chosen >> 33) as u32 % below
+        };
+        let log = with(policy, |steer| {
+            for round in 0..5_000 {
+                let now = at(7 * round);
+                let one = seat(random(12));
+                match random(5) {
+                    0 | 1 => steer.arrives(now, one),
+                    2 => steer.acquired(now, one),
+                    3 => steer.released(now, one),
+                    _ if random(50) == 0 => steer.left(now, one),
+                    _ => steer.look(now),
+                }
+                assert_eq!(
+                    steer.called,
+                    steer.waiting.iter().filter(|one| one.state == CALLED).count()
+                );
+            }
+        });
+        let mut holder = None;
+        for one in log {
+            let who = one.split("WaiterId(").nth(1).and_then(|rest| rest.split(')').next());
+            if one.starts_with("Acquire") {
+                assert_eq!(holder, None, "{policy}: two holders");
+                holder = who.map(str::to_owned);
+            } else if one.starts_with("Release") {
+                assert_eq!(holder.take().as_deref(), who, "{policy}: not its holder's release");
+            } else if one.starts_with("Arrive") {
+                assert!(holder.is_some(), "{policy}: nobody holds it");
+                assert_ne!(holder.as_deref(), who, "{policy}: the holder waits");
+            }
+        }
+    }
+}

@@ -1,0 +1,446 @@
+//! Ruby from 3.3 on: a thread keeps time for all (`timer_thread_func`), and there is a hook for what
+//! threads do.
+//!
+//! As long as somebody waits, the time-keeper waits 10 ms at a time for events, and when there were
+//! none it adds a tick to the holder's slice, which is over after ten. So, when the policy asks, its
+//! wait ends at once, with none, until the slice is over. Who is next is Ruby's to say: the first
+//! that came. If that is another one that computes, it is asked at once, too.
+
+use core::arch::naked_asm;
+use core::ffi::{c_int, c_void};
+use core::hint::spin_loop;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use deconvoy_gil::{Guard, System};
+use deconvoy_policy::{Nanos, WaiterId};
+
+use super::{Kin, Wish, acquired, arrives, begin, give_up, kin, released, steered, wish};
+use crate::host::with_me;
+use crate::real::{self, Real};
+use crate::sys::{self, Linux};
+use crate::threads::{self, Me, other};
+use crate::{config, loader};
+
+/// What a thread is doing: bits of `Slot::doing`, written by the thread itself.
+mod doing {
+    /// It gives the lock up, and has not let go of the mutex since.
+    pub const SUSPENDS: u32 = 1;
+    /// It has come back in line since: it yields, and does nothing else meanwhile.
+    pub const YIELDS: u32 = 2;
+    /// It is about to yield once more, from `unlock_and_yield`.
+    pub const CALLS: u32 = 4;
+    /// It yields from there.
+    pub const IS_NESTED: u32 = 8;
+}
+
+/// What the hook may be told (`include/ruby/thread.h`).
+const READY: u32 = 1 << 1;
+const RESUMED: u32 = 1 << 2;
+const SUSPENDED: u32 = 1 << 3;
+const EXITED: u32 = 1 << 4;
+
+/// How long the time-keeper waits between two ticks of a slice that is to end: so long for so many
+/// ticks, then for the next. A holder that does not look for as long is in C code.
+const PACES: [(u32, Nanos); 5] = [
+    (40, Nanos::from_micros(2)),
+    (40, Nanos::from_micros(25)),
+    (40, Nanos::from_micros(250)),
+    (40, Nanos::from_millis(1)),
+    (u32::MAX, Nanos::from_millis(10)),
+];
+
+/// Waits that are shorter are spent awake.
+const SPIN: Nanos = Nanos::from_micros(10);
+
+/// The time-keeper's own wait while somebody waits for the lock.
+const TICK_MS: c_int = 10;
+
+/// Where the time-keeper waits for events: what its call returns to; 0: not known.
+static CALLER: AtomicUsize = AtomicUsize::new(0);
+
+/// The time-keeper, while it sleeps in a wait that may be ended; 0: it does not.
+static ASLEEP: AtomicU32 = AtomicU32::new(0);
+
+/// The core that the holder took the lock on, + 1; 0: not known.
+static CORE: AtomicU32 = AtomicU32::new(0);
+
+/// When it looks again by itself, in nanoseconds.
+static WAKES: AtomicU64 = AtomicU64::new(0);
+
+/// Until when a thread that has never had the lock is let in at once: it has no number yet, which a
+/// policy would know it by. 0: there is none.
+static NEWCOMER: AtomicU64 = AtomicU64::new(0);
+
+/// One that does not come after this long does not come.
+const NEWCOMER_FOR: Nanos = Nanos::from_millis(100);
+
+/// Ticks of the slice that is to end.
+static TICKS: AtomicU32 = AtomicU32::new(0);
+
+/// Ruby's functions, when they were found.
+static GET: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+static SET: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+static KEY: AtomicU32 = AtomicU32::new(0);
+static RACTOR_GET: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+static RACTOR_KEY: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+
+type Callback = unsafe extern "C" fn(u32, *const usize, *mut c_void);
+type AddHook = unsafe extern "C" fn(Callback, u32, *mut c_void) -> *mut c_void;
+type KeyCreate = unsafe extern "C" fn() -> c_int;
+type Get = unsafe extern "C" fn(usize, c_int) -> *mut c_void;
+type Set = unsafe extern "C" fn(usize, c_int, *mut c_void);
+type RactorKey = unsafe extern "C" fn(*const c_void) -> *mut c_void;
+type RactorGet = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
+type RactorSet = unsafe extern "C" fn(*mut c_void, *mut c_void);
+type IsNative = unsafe extern "C" fn() -> c_int;
+
+/// The interpreter is there, or nearly; the calling thread has its lock, if it is one of Ruby's.
+pub fn starts() {
+    if kin() != Kin::Ticks || !GET.load(Ordering::Relaxed).is_null() || !is_of_ruby() {
+        return;
+    }
+    // Threads that share native ones: what a native thread does says nothing of them.
+    if config::get().shares_threads {
+        return;
+    }
+    let add = loader::symbol(c"rb_internal_thread_add_event_hook");
+    let key = loader::symbol(c"rb_internal_thread_specific_key_create");
+    let get = loader::symbol(c"rb_internal_thread_specific_get");
+    let set = loader::symbol(c"rb_internal_thread_specific_set");
+    let ractor_key = loader::symbol(c"rb_ractor_local_storage_ptr_newkey");
+    let ractor_get = loader::symbol(c"rb_ractor_local_storage_ptr");
+    let ractor_set = loader::symbol(c"rb_ractor_local_storage_ptr_set");
+    let all = [add, key, get, set, ractor_key, ractor_get, ractor_set];
+    if all.iter().any(|at| at.is_null()) {
+        return;
+    }
+    // SAFETY: the types are those of `include/ruby/thread.h` and `ractor.h`; the calling thread has
+    // the lock, which these functions ask for.
+    unsafe {
+        let new: RactorKey = core::mem::transmute(ractor_key);
+        let mark: RactorSet = core::mem::transmute(ractor_set);
+        let main = new(core::ptr::null());
+        mark(main, main);
+        RACTOR_KEY.store(main, Ordering::Relaxed);
+        RACTOR_GET.store(ractor_get, Ordering::Relaxed);
+        let key: KeyCreate = core::mem::transmute(key);
+        KEY.store(key().cast_unsigned(), Ordering::Relaxed);
+        SET.store(set, Ordering::Relaxed);
+        GET.store(get, Ordering::Release);
+        begin();
+        with_me(acquired);
+        let add: AddHook = core::mem::transmute(add);
+        add(happens, READY | RESUMED | SUSPENDED | EXITED, core::ptr::null_mut());
+    }
+}
+
+/// The number of a Ruby thread, if it was seen.
+fn seen(thread: usize) -> Option<Me> {
+    let get = GET.load(Ordering::Acquire);
+    if get.is_null() {
+        return None;
+    }
+    // SAFETY: as in `starts`; the key is ours.
+    let number = unsafe {
+        let get: Get = core::mem::transmute(get);
+        get(thread, KEY.load(Ordering::Relaxed).cast_signed()) as usize
+    };
+    number.checked_sub(1).and_then(|number| other(WaiterId(number as u32)))
+}
+
+fn note(thread: usize, me: Me) {
+    // SAFETY: as in `starts`.
+    unsafe {
+        let set: Set = core::mem::transmute(SET.load(Ordering::Relaxed));
+        let number = me.who.0 as usize + 1;
+        set(thread, KEY.load(Ordering::Relaxed).cast_signed(), number as *mut c_void);
+    }
+}
+
+/// Called by whoever makes it happen, under locks of Ruby's: nothing of Ruby's may be called here but
+/// what reads and writes a thread's own words.
+unsafe extern "C" fn happens(event: u32, data: *const usize, _: *mut c_void) {
+    // SAFETY: from 3.3 on there is data, and the thread is its first word.
+    let Some(&thread) = (unsafe { data.as_ref() }) else { return };
+    match event {
+        // Also of another thread than the calling one.
+        READY => {
+            with_me(|me| {
+                let Some(ready) = seen(thread) else {
+                    NEWCOMER.store(Linux.now().after(NEWCOMER_FOR).0, Ordering::Relaxed);
+                    return hurry(Wish { asks: true, timer: Nanos::MAX });
+                };
+                if ready.who == me.who {
+                    me.slot.wants.store(1, Ordering::Relaxed);
+                    let doing = me.slot.doing.load(Ordering::Relaxed);
+                    if doing & doing::SUSPENDS != 0 {
+                        me.slot.doing.store(doing | doing::YIELDS, Ordering::Relaxed);
+                    }
+                }
+                hurry(arrives(ready));
+            });
+        }
+        RESUMED => {
+            with_me(|me| {
+                if seen(thread).is_none_or(|was| was.who != me.who) {
+                    if !is_in_main_ractor() {
+                        return give_up();
+                    }
+                    NEWCOMER.store(0, Ordering::Relaxed);
+                    note(thread, me);
+                }
+                TICKS.store(0, Ordering::Relaxed);
+                CORE.store(Linux.core().map_or(0, |core| core + 1), Ordering::Relaxed);
+                hurry(acquired(me));
+            });
+        }
+        SUSPENDED => {
+            with_me(|me| {
+                let is_nested = me.slot.doing.load(Ordering::Relaxed) & doing::CALLS != 0;
+                let nested = if is_nested { doing::IS_NESTED } else { 0 };
+                let known = super::MUTEX.load(Ordering::Relaxed) != 0;
+                let suspends = if known { doing::SUSPENDS } else { 0 };
+                me.slot.doing.store(nested | suspends, Ordering::Relaxed);
+                released(me);
+            });
+        }
+        // The native thread may be used for another one.
+        EXITED => {
+            with_me(|me| {
+                released(me);
+                threads::renew(me);
+            });
+        }
+        _ => {}
+    }
+}
+
+pub fn is_begun() -> bool {
+    !GET.load(Ordering::Relaxed).is_null()
+}
+
+/// Before a wait on a condition variable: one that comes back in line waits with the lock's mutex.
+pub fn waits(mutex: usize) {
+    with_me(|me| {
+        if me.slot.wants.load(Ordering::Relaxed) > 0 {
+            super::MUTEX.store(mutex, Ordering::Relaxed);
+        }
+    });
+}
+
+/// Before the lock's mutex is let go of. Whether the calling thread has just come back from a yield,
+/// and is to yield again: others were in line before the one that is to go first.
+pub fn unlocks() -> bool {
+    let again = with_me(|me| {
+        let doing = me.slot.doing.swap(0, Ordering::Relaxed);
+        let has_yielded = doing & doing::YIELDS != 0 && me.slot.holds.load(Ordering::Relaxed) > 0;
+        has_yielded && doing & doing::IS_NESTED == 0 && is_asked(me)
+    });
+    again.unwrap_or(false)
+}
+
+fn is_asked(me: Me) -> bool {
+    let asks = |steer: &mut _, now| wish(steer, now).asks || is_newcomer(now);
+    steered(|steer, now| asks(steer, now) && steer.holder() == Some(me.who)).unwrap_or(false)
+}
+
+/// Lets go of the mutex at the end of a yield, and yields again as long as the policy asks. It is what
+/// `Thread.pass` does, where the thread is about to look for interrupts anyway: one that raises does so
+/// from here as it would from there, by a jump over this frame, which has nothing to clean up.
+#[unsafe(naked)]
+#[cfg(target_arch = "x86_64")]
+pub unsafe extern "C" fn unlock_and_yield() {
+    naked_asm!(
+        ".cfi_startproc",
+        "sub rsp, 8",
+        ".cfi_adjust_cfa_offset 8",
+        "call {unlock}",
+        "2:",
+        "call {next}",
+        "test rax, rax",
+        "jz 3f",
+        "call rax",
+        "jmp 2b",
+        "3:",
+        "add rsp, 8",
+        ".cfi_adjust_cfa_offset -8",
+        "xor eax, eax",
+        "ret",
+        ".cfi_endproc",
+        unlock = sym unlock,
+        next = sym yields_again,
+    )
+}
+
+#[unsafe(naked)]
+#[cfg(target_arch = "aarch64")]
+pub unsafe extern "C" fn unlock_and_yield() {
+    naked_asm!(
+        ".cfi_startproc",
+        "stp x29, x30, [sp, #-16]!",
+        ".cfi_adjust_cfa_offset 16",
+        ".cfi_rel_offset x29, 0",
+        ".cfi_rel_offset x30, 8",
+        "bl {unlock}",
+        "2:",
+        "bl {next}",
+        "cbz x0, 3f",
+        "blr x0",
+        "b 2b",
+        "3:",
+        "mov w0, #0",
+        "ldp x29, x30, [sp], #16",
+        ".cfi_adjust_cfa_offset -16",
+        ".cfi_restore x29",
+        ".cfi_restore x30",
+        "ret",
+        ".cfi_endproc",
+        unlock = sym unlock,
+        next = sym yields_again,
+    )
+}
+
+unsafe extern "C" fn unlock(mutex: *mut c_void) {
+    // SAFETY: the caller of the C library's function holds it.
+    unsafe { real::Mutex(mutex).unlock() };
+}
+
+/// `rb_thread_schedule`, if the calling thread is to call it; null: it goes on.
+unsafe extern "C" fn yields_again() -> *mut c_void {
+    static SCHEDULE: Real = Real::new(c"rb_thread_schedule");
+    let asked = with_me(|me| {
+        // It did not yield: there is nobody in line.
+        let is_alone = me.slot.doing.load(Ordering::Relaxed) & doing::CALLS != 0;
+        let again = !is_alone && is_asked(me);
+        me.slot.doing.store(if again { doing::CALLS } else { 0 }, Ordering::Relaxed);
+        again
+    });
+    if asked == Some(true) { SCHEDULE.get() } else { core::ptr::null_mut() }
+}
+
+/// Whether the calling thread, one of Ruby's, is in the Ractor that began; each has a lock.
+fn is_in_main_ractor() -> bool {
+    // SAFETY: as in `starts`; it looks a word up.
+    unsafe {
+        let get: RactorGet = core::mem::transmute(RACTOR_GET.load(Ordering::Relaxed));
+        !get(RACTOR_KEY.load(Ordering::Relaxed)).is_null()
+    }
+}
+
+/// Whether the calling thread is one of Ruby's.
+fn is_of_ruby() -> bool {
+    let at = loader::symbol(c"ruby_native_thread_p");
+    // SAFETY: the type is Ruby's; it may be called by any thread.
+    !at.is_null() && unsafe { core::mem::transmute::<*mut c_void, IsNative>(at)() != 0 }
+}
+
+/// The time-keeper looks again, if it would look too late.
+fn hurry(wish: Wish) {
+    if !wish.asks && wish.timer.0 >= WAKES.load(Ordering::Relaxed) {
+        return;
+    }
+    let thread = ASLEEP.swap(0, Ordering::AcqRel);
+    if thread != 0 {
+        sys::interrupt(thread);
+    }
+}
+
+/// Whether a call of `epoll_wait` is the time-keeper's.
+pub fn is_time_keeper(caller: usize) -> bool {
+    let known = CALLER.load(Ordering::Relaxed);
+    if known == caller && caller != 0 {
+        return true;
+    }
+    if known != 0 || kin() != Kin::Ticks || GET.load(Ordering::Relaxed).is_null() {
+        return false;
+    }
+    let ours = GET.load(Ordering::Relaxed) as usize;
+    let is_it = loader::are_together(caller, ours) && !is_of_ruby();
+    if is_it {
+        CALLER.store(caller, Ordering::Relaxed);
+    }
+    is_it
+}
+
+/// The time-keeper's wait for events.
+pub unsafe extern "C" fn keep_time(
+    events_of: c_int,
+    events: *mut c_void,
+    most: c_int,
+    limit_ms: c_int,
+) -> c_int {
+    // SAFETY: the caller's arguments.
+    let look = || unsafe { real::epoll_wait(events_of, events, most, 0) };
+    let begun = Linux.now();
+    sys::sleep_exactly();
+    let kept = sys::keep_interrupts();
+    let found = loop {
+        // Who wants it to look later than this finds it in `ASLEEP`.
+        WAKES.store(u64::MAX, Ordering::Relaxed);
+        ASLEEP.store(sys::thread_id(), Ordering::SeqCst);
+        let Some(Wish { asks, timer }) = steered(wish) else {
+            ASLEEP.store(0, Ordering::Relaxed);
+            kept.restore();
+            // SAFETY: as above.
+            return unsafe { real::epoll_wait(events_of, events, most, limit_ms) };
+        };
+        let now = Linux.now();
+        let asks = asks || is_newcomer(now);
+        let deadline = (limit_ms >= 0)
+            .then(|| begun.after(Nanos::from_millis(limit_ms.unsigned_abs().into())));
+        let is_tick = (1..=TICK_MS).contains(&limit_ms);
+        let mut until = deadline.unwrap_or(Nanos::MAX).min(timer);
+        if asks && is_tick {
+            let ticks = TICKS.load(Ordering::Relaxed);
+            let pause = pause(ticks);
+            let due = begun.after(pause);
+            let shares_core =
+                Linux.core().map(|core| core + 1) == Some(CORE.load(Ordering::Relaxed));
+            if pause <= SPIN && !shares_core {
+                while Linux.now() < due {
+                    spin_loop();
+                }
+            }
+            if Linux.now() >= due {
+                TICKS.store(ticks.saturating_add(1), Ordering::Relaxed);
+                break look();
+            }
+            until = until.min(due);
+        }
+        WAKES.store(until.0, Ordering::Relaxed);
+        let limit = (until < Nanos::MAX).then(|| until.since(now));
+        sys::wait_readable(events_of, limit, kept);
+        ASLEEP.store(0, Ordering::Relaxed);
+        let found = look();
+        let is_over = deadline.is_some_and(|deadline| Linux.now() >= deadline);
+        if found != 0 || is_over {
+            break found;
+        }
+    };
+    ASLEEP.store(0, Ordering::Relaxed);
+    kept.restore();
+    found
+}
+
+fn is_newcomer(now: Nanos) -> bool {
+    now.0 < NEWCOMER.load(Ordering::Relaxed)
+}
+
+/// What the time-keeper waits before the next tick.
+fn pause(ticks: u32) -> Nanos {
+    let mut left = ticks;
+    for (count, pause) in PACES {
+        if left < count {
+            return pause;
+        }
+        left -= count;
+    }
+    Nanos::from_millis(10)
+}
+
+/// In a forked child: the time-keeper is begun anew.
+pub fn forked() {
+    ASLEEP.store(0, Ordering::Relaxed);
+    TICKS.store(0, Ordering::Relaxed);
+    NEWCOMER.store(0, Ordering::Relaxed);
+}
