@@ -8,6 +8,7 @@
 //!
 //! Source: Ruby's `thread_pthread.c`, 2.7, 3.1 and 3.3.
 
+mod hooks;
 pub mod queue;
 pub mod ticks;
 
