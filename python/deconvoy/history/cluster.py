@@ -23,7 +23,7 @@ from deconvoy.bench.cluster import Cluster, Machine
 from deconvoy.errors import UserError
 from deconvoy.history.builds import Source
 from deconvoy.history.finder import Finder
-from deconvoy.history.laboratory import BELIEVED_AFTER, is_of_the_project
+from deconvoy.history.laboratory import BELIEVED_AFTER
 from deconvoy.history.repository import Revision
 from deconvoy.history.session import Session
 from deconvoy.history.verdict import BATCH, Wish
@@ -32,7 +32,6 @@ from deconvoy.history.worker import Sent, Task, Wanted, carry_out
 
 # How often it is looked whether a machine is still there, in seconds.
 LOOK_S = 1.0
-
 
 # What a machine is asked for: revisions, and how often it shall measure each.
 Share = tuple[Machine, Sequence[Source], int]
@@ -87,16 +86,8 @@ class Machines:
                 busy.add(share[0].name)
         if not self.cluster.machines:
             raise UserError("the cluster has no machine left: run it again to go on when it has")
-        self._blame()
+        self.session.laboratory.blame_the_project(BELIEVED_AFTER)
         return busy
-
-    def _blame(self) -> None:
-        """Raises UserError when several builds failed in a way that only the project file can mend,
-        and nothing was ever well on any machine."""
-        laboratory = self.session.laboratory
-        said = [one for one in laboratory.failures.values() if is_of_the_project(one)]
-        if len(said) >= BELIEVED_AFTER and not laboratory.rounds:
-            raise UserError(f"{self.session.project.file.name}: {said[0]}")
 
     def _submit(self, share: Share, lacks: Sequence[str] = ()) -> Any:
         """With the baseline, if the machine has not measured it yet. `lacks`: what of the files it

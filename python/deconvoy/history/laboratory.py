@@ -32,6 +32,9 @@ T = TypeVar("T")
 # A round that was made beside other work is made again, for so long, in seconds.
 PATIENCE_S = 60.0
 
+# What a step is called that has read a number.
+READ = "read "
+
 # What tells that nothing was ever measured is believed after so many builds.
 BELIEVED_AFTER = 2
 
@@ -64,7 +67,6 @@ class Laboratory:
         kinds = {reader.kind for reader in self.project.readers.values()}
         if kinds & set(TRACED) and shutil.which("strace") is None:
             raise UserError("[read] counts system calls: strace is not installed (Debian: strace)")
-        self._lacking: dict[str, dict[str, str]] = defaultdict(dict)
         self._round_s: list[float] = []
         self._doubtful: set[str] = set()
         self._tried = False
@@ -125,26 +127,24 @@ class Laboratory:
         if failure not in self.failures.values():
             self.say(f"{source.revision.short} cannot be measured: {failure}")
         self.failures[source.key] = failure
+        # What a worker of a cluster knows is not all there is.
+        if self.elsewhere is None:
+            self.blame_the_project(BELIEVED_AFTER)
+
+    def blame_the_project(self, least: int = 1) -> None:
+        """Raises UserError if so many builds or numbers failed in a way that only the project file
+        can mend, and nothing was ever well."""
+        mistakes = [text for one in self.failures.values() if (text := self._mistake(one))]
+        if len(mistakes) >= least:
+            raise UserError(f"{self.project.file.name}: {mistakes[0]}")
+
+    def _mistake(self, failure: Failure) -> str | None:
+        """A failure as a mistake in the project file, unless others were well."""
         if failure.text == WAITS and not self.store.seconds_to_build(self.builder.recipe):
-            self._believe(source, "build", f"the step {failure.step!r} {failure.text}")
-
-    def _believe(self, source: Source, what: str, text: str) -> None:
-        """Raises UserError when the same was said of several builds, and none was ever well."""
-        if self.elsewhere is not None:
-            return
-        several = self._lacking[what]
-        several[source.key] = text
-        if len(several) >= BELIEVED_AFTER:
-            self.blame_the_project()
-
-    def blame_the_project(self) -> None:
-        """Raises UserError if a build or a number failed in a way that only the project file can
-        mend, and nothing was ever well."""
-        if self.rounds:
-            return
-        for several in self._lacking.values():
-            for text in several.values():
-                raise UserError(f"{self.project.file.name}: {text}")
+            return f"the step {failure.step!r} {failure.text}"
+        if failure.step.startswith(READ) and not self.rounds:
+            return f"read.{failure.step.removeprefix(READ)}: {failure.text}"
+        return None
 
     # What is known.
 
@@ -298,24 +298,13 @@ class Laboratory:
                 try:
                     counted |= locks.totals(Path(own))
                 except NoNumber as error:
-                    return self._unread(source, "locks", error)
+                    return Failure(f"{READ}locks", str(error))
         for name, reader in project.readers.items():
             try:
                 values[name] = reader.read(printed, counted)
             except NoNumber as error:
-                return self._unread(source, name, error)
+                return Failure(f"{READ}{name}", str(error))
         return values
-
-    def _unread(self, source: Source, name: str, error: NoNumber) -> Failure:
-        """Raises UserError when no build had the number."""
-        if not self.rounds:
-            self._believe(source, "read", f"read.{name}: {error}")
-        return Failure(f"read {name}", str(error))
-
-
-def is_of_the_project(failure: Failure) -> bool:
-    """Whether, said of all builds, it is a mistake in the project file."""
-    return failure.text == WAITS or failure.step.startswith("read ")
 
 
 def comparable(

@@ -47,11 +47,15 @@ class Lock:
 
     def add(self, other: Lock) -> None:
         """What was done with another one that has the same name."""
-        for place, told in other.callers.items():
-            caller = self.callers.setdefault(place, Caller(told.stack, told.kind))
-            caller.taken += told.taken
-            caller.contended += told.contended
-            caller.waited_ns += told.waited_ns
+        for told in other.callers.values():
+            self.add_caller(told)
+
+    def add_caller(self, told: Caller) -> None:
+        place = (told.kind, *told.stack)
+        caller = self.callers.setdefault(place, Caller(told.stack, told.kind))
+        caller.taken += told.taken
+        caller.contended += told.contended
+        caller.waited_ns += told.waited_ns
 
     @property
     def most(self) -> Caller:
@@ -97,12 +101,9 @@ def profile(folder: Path) -> Profile:
 
 
 def _add(found: dict[str | tuple[str, ...], Lock], name: str, site: Mapping[str, Any]) -> None:
-    stack = tuple(site["stack"])
-    lock = found.setdefault((name, *stack) if name.startswith("a lock") else name, Lock(name))
-    caller = lock.callers.setdefault((site["kind"], *stack), Caller(stack, site["kind"]))
-    caller.taken += site["taken"]
-    caller.contended += site["contended"]
-    caller.waited_ns += site["waited_ns"]
+    told = Caller(**{**site, "stack": tuple(site["stack"])})
+    lock = found.setdefault((name, *told.stack) if name.startswith("a lock") else name, Lock(name))
+    lock.add_caller(told)
 
 
 def totals(folder: Path) -> dict[str, float]:

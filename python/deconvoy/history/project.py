@@ -131,12 +131,11 @@ class Project:
 
         Raises UserError when a file of the benchmark's cannot be read.
         """
-        folder = self.benchmark.folder
         try:
             own = [
                 (str(path.relative_to(folder)), path.stat().st_mode & 0o111, _digest(path))
-                for path in (files_of(folder) if folder is not None else ())
-                if folder is not None
+                for folder in filter(None, [self.benchmark.folder])
+                for path in files_of(folder)
             ]
         except OSError as error:
             raise UserError(f"benchmark.folder: {error.filename}: {error.strerror}") from None
@@ -180,13 +179,14 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-OFFERED = "HEAD~20..HEAD"
-
-
-def template(range: str | None = None) -> str:
-    """The project file that `init` writes, with a range that there is."""
+def template(of: str | None = None) -> str:
+    """The project file that `init` writes. `of`: a range that there is, in place of its own."""
     text = resources.files("deconvoy").joinpath("data", "history", NAME).read_text()
-    return text if range is None else text.replace(f'"{OFFERED}"', f'"{range}"'.ljust(len(OFFERED)))
+
+    def own(found: re.Match[str]) -> str:
+        return f'range = "{of}"'.ljust(len(found[0]))
+
+    return text if of is None else re.sub(r'^range = "[^"]*" *', own, text, flags=re.MULTILINE)
 
 
 def load(path: Path) -> Project:

@@ -26,9 +26,6 @@ from deconvoy.errors import UserError
 
 VERSION = 1
 
-# The machine, where a store is only read.
-UNKNOWN = ""
-
 # How a transaction keeps others of its kind out; the number is ours alone.
 ALONE = {
     "sqlite": "BEGIN IMMEDIATE",
@@ -117,11 +114,11 @@ class Store:
     def __init__(self, address: str) -> None:
         self.address = address
         self._machines: dict[str, int] = {}
-        is_fixed = "://" not in address and is_read_only(Path(address))
+        self._is_fixed = "://" not in address and is_read_only(Path(address))
         try:
             # A path may have signs that mean something in an address.
             where = sql.URL.create("sqlite", database=address)
-            if is_fixed:
+            if self._is_fixed:
                 fixed = f"file:{quote(address)}"
                 where = sql.URL.create(
                     "sqlite", database=fixed, query={"mode": "ro", "immutable": "1", "uri": "true"}
@@ -136,11 +133,11 @@ class Store:
             raise UserError(
                 f"store.address {shown(address)!r}: a path, for SQLite, or an address of PostgreSQL"
             )
-        if self._engine.dialect.name == "sqlite" and not is_fixed:
+        if self._engine.dialect.name == "sqlite" and not self._is_fixed:
             sql.event.listen(self._engine, "connect", _as_wanted)
         try:
             with self._engine.begin() as connection:
-                if not is_fixed:
+                if not self._is_fixed:
                     # Of two that begin at a time the second finds what the first has made.
                     connection.exec_driver_sql(ALONE[self._engine.dialect.name])
                     metadata.create_all(connection)
@@ -155,16 +152,15 @@ class Store:
                 f"{shown(address)} was made by a newer deconvoy (version {found} of the store, "
                 f"this one knows {VERSION}): update deconvoy, or name another store"
             )
-        if is_fixed:
-            # Nothing is told of this machine.
-            self._machines = {UNKNOWN: 0}
 
     def close(self) -> None:
         self._engine.dispose()
 
     def machine(self, told: Mapping[str, Any]) -> int:
-        """The number of a machine, which it keeps."""
-        name = UNKNOWN if UNKNOWN in self._machines else json.dumps(identity(dict(told)))
+        """The number of a machine, which it keeps; 0 in a store that is only read."""
+        if self._is_fixed:
+            return 0
+        name = json.dumps(identity(dict(told)))
         if name not in self._machines:
             query = sql.select(machines.c.id).where(machines.c.identity == name)
             with self._engine.begin() as connection:
