@@ -13,15 +13,14 @@ from pathlib import Path
 import pytest
 import schema
 from commandline import Deconvoy
-from deconvoy.bench import languages, machine, process, runtimes, scenario, series
+from deconvoy.bench import languages, machine, process, scenario, series
 from deconvoy.bench.catalogue import scenario_named
 from deconvoy.bench.languages import LANGUAGES, Installed
 from deconvoy.bench.process import Lacks, RunFailed, Server, run_to_end
 from deconvoy.bench.respond import RESPONSE, latencies_ns, respond_table
 from deconvoy.bench.results import Result, Run, load
-from deconvoy.bench.runtimes import SCENARIOS, Runtime, choose
+from deconvoy.bench.runtimes import SCENARIOS, Runtime
 from deconvoy.bench.scenario import DESIGNS, Case
-from deconvoy.errors import UserError
 from rich.console import Console
 
 # Of countdown and messaging: this Python, and all others.
@@ -278,22 +277,6 @@ def test_a_program_that_fails_is_told_with_its_last_words(text: str, says: str) 
 def test_a_server_that_fails_is_told() -> None:
     with pytest.raises(RunFailed, match=r"exit status 1; it said last: .*no port"):
         Server(python("raise SystemExit('no port')"), dict(os.environ))
-
-
-def test_a_language_alone_names_all_of_its_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    ruby = next(one for one in LANGUAGES if one.name == "ruby")
-    several = {f"ruby3.{n}": Installed(ruby, f"ruby3.{n}", f"3.{n}", "ruby") for n in (1, 3)}
-    missing = {"perl": "not installed: apt-get install perl"}
-    monkeypatch.setattr(languages, "installed", lambda: (several, missing))
-    monkeypatch.setattr(runtimes, "find_interpreters", list)
-    chosen, skipped = choose(["ruby", "perl"])
-    assert [one.name for one in chosen] == ["ruby3.1", "ruby3.3"]
-    assert skipped["perl"] == "not installed: apt-get install perl"
-    chosen, skipped = choose(["ruby3.3", "ruby+adaptive"])
-    assert [one.name for one in chosen] == ["ruby3.3"]
-    assert "only a CPython" in skipped["ruby3.1+adaptive"]
-    with pytest.raises(UserError, match="no runtime 'rub'"):
-        choose(["rub"])
 
 
 def test_a_mode_that_a_scenario_has_not_is_told(deconvoy: Deconvoy) -> None:

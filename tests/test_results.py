@@ -261,6 +261,32 @@ def test_an_interrupted_series_says_how_to_go_on(deconvoy: Deconvoy, tmp_path: P
     assert "--resume goes on with what its file says" in done.stderr
 
 
+TAKEN_BY_ANOTHER = """
+import os, signal, threading
+from deconvoy.bench.guard import signals_as_interrupts
+told, _ = os.pipe()
+def other():
+    signal.pthread_kill(threading.get_ident(), {number})
+with signals_as_interrupts():
+    # It takes the signal when the main thread reads, or is about to: 200 times, whichever it is.
+    for _ in range(200):
+        try:
+            threading.Thread(target=other).start()
+            os.read(told, 1)
+        except KeyboardInterrupt:
+            pass
+print("ended")
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_another_thread_has_taken_ends_a_read(number: signal.Signals) -> None:
+    """The kernel chooses the thread; without more the main one would read for ever."""
+    command = [sys.executable, "-c", TAKEN_BY_ANOTHER.format(number=int(number))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ended\n", "")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_nothing_goes_on_when_the_bench_is_ended(tmp_path: Path, number: signal.Signals) -> None:
     options = ["--runtime", "c", "--work", str(10**15), "--mode", "fork", "--workers", "2"]

@@ -12,11 +12,12 @@ def countdown(n)
   n -= 1 while n > 0
 end
 
-args = { mode: "sequential", workers: 1, work: 100_000_000 }
+args = { mode: "sequential", workers: 1, work: 100_000_000, priority: 0 }
 OptionParser.new do |options|
   options.on("--mode MODE", %w[sequential thread fork])
   options.on("--workers N", Integer)
   options.on("--work COUNT", Integer)
+  options.on("--priority N", Integer)
 end.parse!(into: args)
 
 part = args[:work] / args[:workers]
@@ -27,7 +28,8 @@ case args[:mode]
 when "sequential"
   countdown(args[:work])
 when "thread"
-  Array.new(args[:workers]) { Thread.new { countdown(part) } }.each(&:join)
+  threads = Array.new(args[:workers]) { Thread.new { countdown(part) } }
+  threads.each { |thread| thread.priority = args[:priority] }.each(&:join)
 when "fork"
   args[:workers].times { fork { countdown(part) } }
   ended = Process.waitall

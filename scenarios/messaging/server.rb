@@ -31,9 +31,9 @@ def spin(counts, place)
   end
 end
 
-def threads(listener, counts)
+def threads(listener, counts, priority)
   Thread.new { serve(listener) }
-  counts.each_index { |place| Thread.new { spin(counts, place) } }
+  counts.each_index { |place| Thread.new { spin(counts, place) }.priority = priority }
   while $stdin.gets
     yield
   end
@@ -95,10 +95,11 @@ def fibers(listener, counts)
   end
 end
 
-args = { mode: "thread", workers: 0 }
+args = { mode: "thread", workers: 0, priority: 0 }
 OptionParser.new do |options|
   options.on("--mode MODE", %w[thread green])
   options.on("--workers N", Integer)
+  options.on("--priority N", Integer)
 end.parse!(into: args)
 $stdout.sync = true
 listener = TCPServer.new("127.0.0.1", 0)
@@ -108,4 +109,4 @@ say = lambda do
   at = Process.clock_gettime(Process::CLOCK_MONOTONIC)
   puts JSON.generate(at: at, counts: counts)
 end
-args[:mode] == "thread" ? threads(listener, counts, &say) : fibers(listener, counts, &say)
+args[:mode] == "thread" ? threads(listener, counts, args[:priority], &say) : fibers(listener, counts, &say)

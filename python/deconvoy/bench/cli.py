@@ -118,7 +118,8 @@ class WithCompare(click.Command):
     "interval_s",
     type=click.FloatRange(1e-6, 1000),
     metavar="SECONDS",
-    help="sys.setswitchinterval in every CPython.",
+    help="sys.setswitchinterval in every CPython; of Ruby the length of a slice, by "
+    "Thread#priority= in 3.3, by RUBY_THREAD_TIMESLICE from 3.4 on.",
 )
 @click.option(
     "--seed",
@@ -141,7 +142,7 @@ class WithCompare(click.Command):
 @click.option(
     "--pareto",
     is_flag=True,
-    help="messaging against the curve that sys.setswitchinterval draws, for 1, 2, 4, 8 threads.",
+    help="messaging against the curve that --switch-interval draws, for 1, 2, 4, 8 threads.",
 )
 @click.option(
     "-o",
@@ -219,8 +220,8 @@ def bench(
         chosen, skipped = runtimes.choose(wanted, traces, there)
         asked = matrix.Asked(workers, work, interval_s, modes, sizes, quick, pareto)
         cases = matrix.cases_asked(scenarios, chosen, asked, named=bool(patterns))
-        if interval_s is not None and not any(one.python for one in chosen):
-            raise UserError("--switch-interval is of CPython's, and no runtime here is one")
+        if interval_s is not None and not any(one.intervals_s for one in chosen):
+            raise UserError("--switch-interval: no runtime here is a CPython or a Ruby")
         if not cases:
             why = "; ".join(f"{name}: {reason}" for name, reason in skipped.items())
             raise UserError(f"nothing to run: {why or 'no runtime fits'}")

@@ -48,7 +48,6 @@ for folder; do
 done
 """
 
-
 # In a folder that is half made: the process that makes it.
 OWNER = ".owner"
 
@@ -87,9 +86,10 @@ class Guard:
     @contextmanager
     def half_made(self, folder: Path) -> Iterator[None]:
         """Makes a folder, whose name has no line feed, that is removed unless this ends well."""
+        # One that is there is not ours to remove.
+        folder.mkdir()
         self._tell("half", folder)
         try:
-            folder.mkdir()
             (folder / OWNER).write_text(f"{os.getpid()}\n")
             yield
             (folder / OWNER).unlink(missing_ok=True)
@@ -136,10 +136,57 @@ def signals_as_interrupts() -> Iterator[None]:
     heeded = [number for number in both if signal.getsignal(number) is not signal.SIG_IGN]
     known = {number: signal.signal(number, end) for number in heeded}
     try:
-        yield
+        with heard_by_this_thread():
+            yield
     finally:
         for number, handler in known.items():
             signal.signal(number, handler)
+
+
+# How often the main thread is told until it has heard, in seconds.
+AGAIN_S = 0.05
+
+
+@contextmanager
+def heard_by_this_thread() -> Iterator[None]:
+    """A signal ends a wait of the main thread, whichever thread has taken it.
+
+    The kernel gives a signal for the process to any thread that has it not blocked, and the C
+    library blocks all in a thread that is starting another (glibc's `pthread_create`, from 2.32
+    on). Python's handlers are run by the main thread, and a system call that it is in goes on if
+    another one has taken the signal. So that one is told by a signal of its own, which does
+    nothing else.
+    """
+    me = threading.get_ident()
+    heard, ended = threading.Event(), threading.Event()
+    told, tells = os.pipe()
+    os.set_blocking(tells, False)
+
+    def listen() -> None:
+        while number := os.read(told, 1)[0]:
+            if number == signal.SIGURG:
+                continue
+            heard.clear()
+            while not (heard.is_set() or ended.is_set()):
+                signal.pthread_kill(me, signal.SIGURG)
+                heard.wait(AGAIN_S)
+
+    handler = signal.signal(signal.SIGURG, lambda *_: heard.set())
+    before = signal.set_wakeup_fd(tells, warn_on_full_buffer=False)
+    listener = threading.Thread(target=listen, daemon=True)
+    listener.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        signal.set_wakeup_fd(before)
+        # Not by closing it: a child that has been forked may have it open too.
+        os.set_blocking(tells, True)
+        os.write(tells, b"\0")
+        listener.join()
+        os.close(tells)
+        os.close(told)
+        signal.signal(signal.SIGURG, handler)
 
 
 guard = Guard()

@@ -16,10 +16,12 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from glob import glob
 from pathlib import Path
 
 from deconvoy.bench.process import RunFailed
 from deconvoy.files import cache_folder
+from deconvoy.interpreters import brought
 
 # A command that says its version is waited for so long, in seconds.
 VERSION_LIMIT_S = 20.0
@@ -54,6 +56,9 @@ class Language:
     shared_suffix: str = ""
     # Where its libraries are: what is compiled before one is there is compiled again.
     libraries: str = ""
+    # Where other versions of it are, each a runtime of its own: patterns of files, in the home
+    # folder (`~`), or where `ci/rubies` puts them (`{brought}`).
+    others: tuple[str, ...] = ()
 
     def file_name(self, program: str, shared: bool = False) -> str:
         # A class of Java is called as its file.
@@ -139,6 +144,7 @@ LANGUAGES = (
     Language(
         "ruby", ".rb", ("ruby",), "ruby", ("--version",), r"ruby (\d+\.\d+)",
         ("thread", "fork", "green"),
+        others=("~/.rbenv/versions/*/bin/ruby", "{brought}/rubies/[0-9]*/bin/ruby"),
     ),
     Language(
         "perl", ".pl", ("perl",), "perl", ("-e", "printf 'v%vd', $^V"), r"v(\d+\.\d+)",
@@ -167,13 +173,24 @@ def installed() -> tuple[dict[str, Installed], dict[str, str]]:
     found: dict[str, Installed] = {}
     missing: dict[str, str] = {}
     for language in LANGUAGES:
-        command = next(filter(None, map(shutil.which, language.commands)), None)
-        if command is None:
+        commands = commands_of(language)
+        if not commands:
             missing[language.name] = f"not installed: apt-get install {language.package}"
-            continue
-        one = inspect(language, command)
-        found[one.name] = one
+        for one in sorted((inspect(language, each) for each in commands), key=version_key):
+            found.setdefault(one.name, one)
     return found, missing
+
+
+def commands_of(language: Language) -> list[str]:
+    """What is called by its name, and other versions."""
+    here = next(filter(None, map(shutil.which, language.commands)), None)
+    patterns = [each.format(brought=brought()) for each in language.others]
+    others = [path for each in patterns for path in sorted(glob(os.path.expanduser(each)))]
+    return ([here] if here else []) + [path for path in others if os.access(path, os.X_OK)]
+
+
+def version_key(one: Installed) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", one.version)]
 
 
 def inspect(language: Language, command: str) -> Installed:

@@ -11,8 +11,6 @@ from deconvoy.bench.catalogue import Scenario
 from deconvoy.bench.languages import LANGUAGES
 from deconvoy.bench.scenario import TASKS, Case
 
-# The rival's curve: what `sys.setswitchinterval` buys; None is the default of 5 ms.
-PARETO_INTERVALS_S = (None, 1e-3, 5e-4, 1e-4, 5e-5, 1e-5)
 PARETO_WORKERS = (1, 2, 4, 8)
 
 
@@ -32,7 +30,7 @@ def cases_of(
             runtime,
             1 if mode == "sequential" else count,
             work,
-            interval_s if runtime.python else None,
+            checked(interval_s, runtime),
             mode,
             size,
         )
@@ -42,6 +40,14 @@ def cases_of(
         for count in workers
     ]
     return list(dict.fromkeys(cases))
+
+
+def checked(interval_s: float | None, runtime: runtimes.Runtime) -> float | None:
+    """None where a runtime has no such setting. Raises UserError where it cannot be so much."""
+    if not runtime.intervals_s:
+        return None
+    runtime.arguments(interval_s)
+    return interval_s
 
 
 @dataclass(frozen=True)
@@ -83,12 +89,10 @@ def modes_of(scenario: Scenario, runtime: runtimes.Runtime) -> list[str | None]:
 
 
 def pareto_cases(chosen: list[runtimes.Runtime], work: int) -> list[Case]:
-    """Each stock CPython at every switch interval, and everything else as it is."""
+    """Each stock CPython and Ruby at every switch interval, and under a policy as it is."""
     cases = []
     for runtime in chosen:
-        if runtime.python is None:
-            continue
-        intervals = PARETO_INTERVALS_S if runtime.policy is None else (None,)
+        intervals = runtime.intervals_s[: 1 if runtime.policy else None]
         for count in PARETO_WORKERS:
             cases += [
                 Case("messaging", runtime, count, work, interval, "thread")
@@ -117,7 +121,8 @@ def default_runtimes(
         return list(dict.fromkeys([mine, *free, *languages]))
     pythons = [f"cpython*+{policy}" if policy else "cpython*" for policy in policies]
     first = [name for name in languages if name == "c"]
-    return [*first, *pythons, *(name for name in languages if name != "c")]
+    rubies = [f"ruby+{policy}" for policy in policies if policy and "ruby" in languages]
+    return [*first, *pythons, *(name for name in languages if name != "c"), *rubies]
 
 
 def wants(scenarios: Sequence[Scenario], language: str) -> bool:

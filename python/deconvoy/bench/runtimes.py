@@ -17,13 +17,14 @@ from pathlib import Path
 
 from deconvoy import preload
 from deconvoy._native import check_lab
-from deconvoy.bench import languages
+from deconvoy.bench import languages, ruby
 from deconvoy.bench.languages import Installed
 from deconvoy.bench.process import Lacks
 from deconvoy.bench.simulated import SIM, Simulation
 from deconvoy.bench.simulated import parse as parse_simulation
 from deconvoy.errors import UserError
 from deconvoy.interpreters import Interpreter, find_interpreters, inspect
+from deconvoy.program import judge_ruby
 
 # Behind a policy: the run is traced meanwhile.
 TRACE = "+trace"
@@ -32,13 +33,17 @@ TRACE = "+trace"
 LAB = "lab:"
 LAB_PROGRAMS = ("countdown", "server", "mix")
 
+# What `sys.setswitchinterval` is set to for the rival's curve; None is the default of 5 ms.
+SWITCH_INTERVALS_S = (None, 1e-3, 5e-4, 1e-4, 5e-5, 1e-5)
+
 SCENARIOS = Path(__file__).parent.parent / "scenarios"
 
 
 @dataclass(frozen=True)
 class Runtime:
     """Something that runs a scenario: `c`, `ruby3.1`, `cpython3.11`, `cpython3.11+adaptive`,
-    `lab:adaptive`, `sim:adaptive@8`, and traced meanwhile, `cpython3.11+adaptive+trace`."""
+    `ruby3.1+adaptive`, `lab:adaptive`, `sim:adaptive@8`, and traced meanwhile,
+    `cpython3.11+adaptive+trace`."""
 
     name: str
     description: str
@@ -79,21 +84,47 @@ class Runtime:
     @property
     def modes(self) -> tuple[str, ...]:
         """How it can spread work, beside `sequential`."""
+        # A policy has nothing to do where one thread runs all.
+        if self.policy or self.traced:
+            return ("thread", "fork")
         if self.installed is not None:
             return self.installed.language.modes
         if self.lab is not None or self.simulation is not None:
             return ("thread",)
-        # A policy has nothing to do where one thread runs all.
-        if self.policy or self.traced:
-            return ("thread", "fork")
         return ("thread", "fork", "green", "future-thread", "future-fork")
 
     def trace_folder(self) -> Path:
         return self.traces or _traces()
 
-    def environment(self) -> dict[str, str]:
-        """The environment of a run: ours, with the policy put under the interpreter."""
+    @property
+    def intervals_s(self) -> tuple[float | None, ...]:
+        """The rival's curve: how often its lock can be made to change hands; None, its default,
+        is the longest. Nothing: it has no such setting."""
+        if self.python is not None:
+            return SWITCH_INTERVALS_S
+        return () if self.ruby is None else ruby.slices_s(self.ruby)
+
+    @property
+    def ruby(self) -> str | None:
+        """The version of a Ruby."""
+        one = self.installed
+        return one.version if one is not None and one.language.name == "ruby" else None
+
+    def arguments(self, interval_s: float | None) -> list[str]:
+        """What tells a program that its lock is to change hands so often, in seconds.
+
+        Raises UserError where that cannot be had.
+        """
+        if self.ruby is not None:
+            return ruby.how_to_have(interval_s, self.ruby)[0]
+        return [] if interval_s is None else ["--switch-interval", repr(interval_s)]
+
+    def environment(self, interval_s: float | None = None) -> dict[str, str]:
+        """The environment of a run: ours, with the policy put under the interpreter.
+        `interval_s`: see `arguments`."""
         base = dict(os.environ) | {"PYTHONDONTWRITEBYTECODE": "1"}
+        if self.ruby is not None:
+            base |= ruby.how_to_have(interval_s, self.ruby)[1]
         if self.policy is None:
             base.pop("LD_PRELOAD", None)
             return base
@@ -159,6 +190,21 @@ def _cpython(interpreter: Interpreter, name: str, policy: str | None, traced: bo
     )
 
 
+def _installed(one: Installed, name: str, policy: str | None, traced: bool) -> Runtime:
+    what = f"{one.full}, {one.command}"
+    return Runtime(name, what, installed=one, policy=policy, traced=traced)
+
+
+def _why_not(found: Interpreter | Installed) -> str | None:
+    """Why neither a policy nor a trace can be had of it."""
+    if isinstance(found, Interpreter):
+        return found.why_not
+    if found.language.name == "ruby" and found.version:
+        major, minor = map(int, found.version.split("."))
+        return judge_ruby((major, minor), os.environ).why_not
+    return "only a CPython or a Ruby can have a policy or be traced"
+
+
 def available() -> tuple[dict[str, Interpreter | Installed], dict[str, str]]:
     """The runtimes found, by name without a policy, and the languages missing, with the reason.
 
@@ -206,9 +252,9 @@ def choose(
     patterns: list[str], traces: Path | None = None, there: Available | None = None
 ) -> tuple[list[Runtime], dict[str, str]]:
     """The runtimes that the patterns name, in their order: `c`, `ruby`, `cpython*+adaptive`,
-    `cpython3.11+timeout:interval=1ms`, `cpython3.11+stock+trace`, `lab:timer:10ms`,
-    `sim:timer:10ms@8`. A policy is only put under a
-    CPython that it can serve. `traces`: a folder to keep traces in. `there`: what is available;
+    `cpython3.11+timeout:interval=1ms`, `ruby3.1+adaptive`, `cpython3.11+stock+trace`,
+    `lab:timer:10ms`, `sim:timer:10ms@8`. A policy is only put under a CPython or a Ruby that it can
+    serve. `traces`: a folder to keep traces in. `there`: what is available;
     default: what this machine has.
 
     Raises UserError for a pattern that names nothing here; what is known and missing is skipped.
@@ -238,15 +284,12 @@ def choose(
         for name in names:
             interpreter = found[name]
             full_name = f"{name}+{rest}" if rest else name
+            if rest and (why_not := _why_not(interpreter)):
+                skipped[full_name] = why_not
+                continue
+            named = full_name, policy or None, traced
             if isinstance(interpreter, Installed):
-                if rest:
-                    skipped[full_name] = "only a CPython can have a policy or be traced"
-                else:
-                    what = f"{interpreter.full}, {interpreter.command}"
-                    chosen[name] = Runtime(name, what, installed=interpreter)
-                continue
-            if rest and interpreter.why_not:
-                skipped[full_name] = interpreter.why_not
-                continue
-            chosen.setdefault(full_name, _cpython(interpreter, full_name, policy or None, traced))
+                chosen.setdefault(full_name, _installed(interpreter, *named))
+            else:
+                chosen.setdefault(full_name, _cpython(interpreter, *named))
     return [replace(one, traces=traces) for one in chosen.values()], skipped

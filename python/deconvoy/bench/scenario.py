@@ -98,10 +98,7 @@ class Case:
 
 
 def _arguments(case: Case) -> list[str]:
-    arguments = ["--workers", str(case.workers)]
-    if case.switch_interval_s is not None:
-        arguments += ["--switch-interval", repr(case.switch_interval_s)]
-    return arguments
+    return ["--workers", str(case.workers), *case.runtime.arguments(case.switch_interval_s)]
 
 
 Mark = tuple[float, list[int]]
@@ -144,7 +141,7 @@ def run_messaging(seed: int, case: Case) -> dict[str, Any]:
         command += ["--mode", case.mode]
     client = [sys.executable, str(SCENARIOS / "messaging" / "client.py")]
     values: dict[str, Any] = {}
-    with Server(command, case.runtime.environment()) as server:
+    with Server(command, case.runtime.environment(case.switch_interval_s)) as server:
         port = ["--port", str(server.port)]
         run_to_end([*client, *port, "--work", str(WARM_UP_MESSAGES), *LIMIT], _plain())
         time.sleep(WARM_UP_S)
@@ -213,7 +210,7 @@ def run_countdown(seed: int, case: Case) -> dict[str, Any]:
     mode = case.mode or ("sequential" if case.workers <= 1 else "thread")
     command = case.runtime.command("countdown", "countdown") + _arguments(case)
     command += ["--mode", mode, "--work", str(case.work)]
-    return run_to_end(command, case.runtime.environment())
+    return run_to_end(command, case.runtime.environment(case.switch_interval_s))
 
 
 def run_respond(seed: int, case: Case) -> dict[str, Any]:
