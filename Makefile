@@ -23,13 +23,14 @@ RUST := $(shell find Cargo.toml Cargo.lock rustfmt.toml crates -type f)
 PACKAGE := $(shell find python scenarios -type f -not -name '*.pyc' -not -name '*.so')
 BUILT_FROM := pyproject.toml hatch_build.py $(RUST) $(PACKAGE)
 PYTHON_CHECKED := $(PACKAGE) pyproject.toml hatch_build.py \
-	$(shell find tests ci benchmarks -name "*.py") ci/interpreters ci/aarch64 ci/rubies ci/cpython-tests benchmarks/servers benchmarks/pyperformance \
+	$(shell find tests ci benchmarks -name "*.py") ci/interpreters ci/aarch64 ci/rubies ci/cpython-tests ci/ruby-tests benchmarks/servers benchmarks/pyperformance \
 	benchmarks/drivers benchmarks/overhead benchmarks/scale benchmarks/futures benchmarks/rivals benchmarks/ruby \
 	benchmarks/sweeping docs/policies/draw
 TESTS := $(shell find tests -type f -not -name '*.pyc')
 # These mind neither what else the machine does nor one another, and run two at a time.
-TOGETHER := tests/futures tests/history tests/test_conformance.py tests/test_cpython.py tests/test_damaged_files.py \
-	tests/test_lab_and_sim.py tests/test_libc.py tests/test_wheel.py
+TOGETHER := tests/futures tests/hazards/test_ruby.py tests/history \
+	tests/test_conformance.py tests/test_cpython.py tests/test_damaged_files.py \
+	tests/test_lab_and_sim.py tests/test_libc.py tests/test_ruby_tests.py tests/test_wheel.py
 
 .PHONY: all test rust python demo lock clean
 all: test
@@ -89,7 +90,8 @@ $(STAMPS)/mypy: $(PYTHON_CHECKED) $(STAMPS)/tools
 	MYPYPATH=ci $(DEV)/mypy --strict ci/interpreters
 	MYPYPATH=ci $(DEV)/mypy --strict ci/aarch64
 	MYPYPATH=ci $(DEV)/mypy --strict ci/rubies
-	MYPYPATH=ci:python $(DEV)/mypy --strict ci/cpython-tests ci/cpythontests
+	MYPYPATH=ci:python $(DEV)/mypy --strict ci/cpython-tests ci/upstreamtests
+	MYPYPATH=ci:python $(DEV)/mypy --strict ci/ruby-tests
 	@touch $@
 
 $(STAMPS)/stubtest: $(STAMPS)/installed

@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from cpythontests.compare import Difference, Report
-from cpythontests.runner import LIBRARY, STOCK
+from upstreamtests.compare import Difference, Report
+from upstreamtests.runner import LIBRARY, STOCK
 
 RESULT_VERSION = 1
 
@@ -14,11 +14,11 @@ def show(difference: Difference) -> None:
     counts = ", ".join(
         f"{arm} {' '.join(outcomes)}" for arm, outcomes in difference.outcomes.items()
     )
-    name = difference.task.interpreter.name
-    print(f"{difference.verdict}: {name} {difference.task.module} {difference.method}: {counts}")
+    interpreter, module = difference.task.interpreter, difference.task.module
+    print(f"{difference.verdict}: {interpreter.name} {module} {difference.method}: {counts}")
     if difference.verdict != "fails stock too":
-        if difference.race:
-            print(f"    a race of CPython's own: {difference.race}")
+        if race := interpreter.race(difference.method):
+            print(f"    a race of {interpreter.language}'s own: {race}")
         for arm in (STOCK, LIBRARY):
             if said := difference.said[arm].strip().splitlines():
                 print(f"    {arm} said: {said[0][:160]}")

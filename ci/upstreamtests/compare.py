@@ -4,35 +4,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from cpythontests.outcomes import GOOD, Result, Results, is_method
-from cpythontests.runner import LIBRARY, STOCK, Runner, Task
+from upstreamtests.outcomes import GOOD, Result, Results, is_method
+from upstreamtests.runner import LIBRARY, STOCK, Runner
+from upstreamtests.tested import Task
 
 RERUNS = 3
-
-# Why some regressions are no fault of the lock: races of CPython's own that whoever wakes another
-# thread loses if that one gets the lock at once.  Stock loses them too, with the switch interval
-# given, if far more rarely.  They count as regressions all the same.
-# By method: from which version, before which, why.
-RACES = {
-    "InterruptMainTests.test_interrupt_main_subthread": (
-        (3, 8),
-        (3, 9, 8),
-        "an exception between the two lines of Thread.join that take and give back a lock leaves "
-        "it locked (bpo-45274); stock hangs with sys.setswitchinterval(1e-5)",
-    ),
-    "ThreadPoolExecutorTest.test_idle_thread_reuse": (
-        (3, 8),
-        (3, 16),
-        "a worker tells its result before it says that it is idle; stock fails 6 of 1,200 with "
-        "sys.setswitchinterval(1e-6)",
-    ),
-    "InterpreterPoolExecutorTest.test_idle_thread_reuse": (
-        (3, 14),
-        (3, 16),
-        "a worker tells its result before it says that it is idle; stock fails 8 of 80 with "
-        "sys.setswitchinterval(1e-6)",
-    ),
-}
 
 
 @dataclass
@@ -45,12 +21,6 @@ class Difference:
     outcomes: dict[str, list[str]]
     said: dict[str, str]
     command: str
-
-    @property
-    def race(self) -> str | None:
-        """Why it is a race of CPython's own, if it is known for one."""
-        since, until, why = RACES.get(".".join(self.method.split(".")[-2:]), ((), (), None))
-        return why if since <= self.task.interpreter.version < until else None
 
     def bad(self, arm: str) -> int:
         return sum(outcome not in GOOD for outcome in self.outcomes[arm])

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import select
 import shlex
 import signal
@@ -11,32 +10,22 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from cpythontests.interpreters import Interpreter
-from cpythontests.outcomes import Results, is_method, read_events
+from upstreamtests.outcomes import Ended, Results, is_method, read_events
+from upstreamtests.tested import METHOD_LIMIT_S, Process, Task
 
-# A method is hung after this; a module ends after the option `--timeout`.
-METHOD_LIMIT_S = 150
+# What a module gets beyond its limit: an interpreter that ends it itself tells where it was.
+GRACE_S = 30
 # The most processes that one module gets when its methods hang or crash.
 MOST_PROCESSES = 8
-
-# Passed on as a text: the folder of a script would be in sys.path, and multiprocessing's children
-# would run the script once more.
-RECORDER = Path(__file__).with_name("recorder.py").read_text()
 
 STOCK, LIBRARY = "stock", "library"
 
 
-@dataclass(frozen=True)
-class Task:
-    """One module, or some methods of it, on one interpreter."""
-
-    interpreter: Interpreter
-    module: str
-    # As for `python -m test -m`; none: all.
-    patterns: tuple[str, ...] = ()
+# Of the environment: what reaches into an interpreter, and the job server of a `make` around us,
+# which Ruby's runner takes for an order to run in parallel.
+FOREIGN = ("PYTHON", "RUBY", "GEM_", "BUNDLE_", "LD_", "DECONVOY_", "MAKE")
 
 
 class Runner:
@@ -52,13 +41,10 @@ class Runner:
 
     def command(self, task: Task, method: str) -> str:
         """For a shell: what repeats `method` under the library."""
-        variables = [f"{name}={shlex.quote(v)}" for name, v in self.variables(LIBRARY).items()]
-        chosen = [part for pattern in task.patterns for part in ("-m", pattern)]
-        if is_method(method):
-            chosen = ["-m", method]
-        limit = ("--timeout", str(METHOD_LIMIT_S))
-        argv = [task.interpreter.path, "-m", "test", "-v", *limit, *chosen, task.module]
-        return " ".join([*variables, shlex.join(argv)])
+        variables = self.variables(LIBRARY) | dict(task.interpreter.variables)
+        settings = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
+        patterns = (method,) if is_method(method) else task.patterns
+        return " ".join([*settings, shlex.join(task.interpreter.repeated(task.module, patterns))])
 
     def run(self, task: Task, arm: str, only: Sequence[str] | None) -> Results:
         """Run the methods in as many processes as it takes to get past those that hang."""
@@ -77,39 +63,41 @@ class Runner:
         left_out = [method for method in results if is_method(method)]
         chosen.write_text(json.dumps({"only": only, "left_out": left_out}))
         (work := folder / "t").mkdir()
-        arguments = ["-v", "--timeout", str(self.timeout_s), "--tempdir", str(work)]
-        arguments += [part for pattern in task.patterns for part in ("-m", pattern)]
-        script = ("-c", RECORDER, str(events), str(chosen))
-        foreign = ("PYTHON", "LD_", "DECONVOY_")
-        kept = {name: v for name, v in os.environ.items() if not name.startswith(foreign)}
+        given = Process(events, chosen, work, self.timeout_s)
+        kept = {name: v for name, v in os.environ.items() if not name.startswith(FOREIGN)}
+        kept |= dict(task.interpreter.variables) | {"TMPDIR": str(work)}
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [task.interpreter.path, *script, *arguments, task.module],
+                task.interpreter.recorded(task.module, task.patterns, given),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 cwd=work,
-                env=kept | {"TMPDIR": str(work)} | self.variables(arm),
+                env=kept | self.variables(arm),
                 start_new_session=True,
             )
-        was_killed = self.wait(process, events)
+        was_killed = self.wait(process, events, task.interpreter.hang_signal)
         text = log.read_text(errors="replace")
         if "KEEP_LOGS" in os.environ:
-            kept_as = f"{task.interpreter.name}-{task.module}-{arm}-{process.pid}.log"
+            module = task.module.replace("/", "-")
+            kept_as = f"{task.interpreter.name}-{module}-{arm}-{process.pid}.log"
             Path(os.environ["KEEP_LOGS"], kept_as).write_text(text)
-        hung = was_killed or bool(re.search(r"^Timeout \(\d", text, re.MULTILINE))
-        return read_events(events, process.returncode, hung, text, results)
+        hung = was_killed or task.interpreter.ended_itself(text)
+        ended = Ended(process.returncode, hung, text, task.interpreter.where(text))
+        return read_events(events, ended, results)
 
-    def wait(self, process: "subprocess.Popen[bytes]", events: Path) -> bool:
+    def wait(self, process: "subprocess.Popen[bytes]", events: Path, ending: int) -> bool:
         """Wait for the end, and end all that it started; True if it had to be ended by us."""
         started = time.time()
         fd = os.pidfd_open(process.pid)
         try:
             while not select.select([fd], [], [], 1)[0]:
                 moved = events.stat().st_mtime if events.exists() else started
-                silent = time.time() - moved > METHOD_LIMIT_S
-                if silent or self.stopped.is_set():
-                    process.send_signal(signal.SIGABRT)
+                now = time.time()
+                silent = now - moved > METHOD_LIMIT_S
+                late = now - started > self.timeout_s + GRACE_S
+                if silent or late or self.stopped.is_set():
+                    process.send_signal(ending)
                     select.select([fd], [], [], 5)
                     return True
             return False

@@ -1,7 +1,6 @@
 """How a method came out, read from what the recorder wrote down."""
 
 import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,11 +25,34 @@ class Result:
 Results = dict[str, Result]
 
 
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended."""
+
+    status: int
+    hung: bool
+    log: str
+    # The place of a fatal error, if the log tells it.
+    place: str
+
+    @property
+    def fatal(self) -> str:
+        return "hang" if self.hung else "crash"
+
+    @property
+    def where(self) -> str:
+        return self.place or self.last_line
+
+    @property
+    def last_line(self) -> str:
+        return (self.log.strip().splitlines() or ["it said nothing"])[-1][:200]
+
+
 def is_method(method: str) -> bool:
     return not method.startswith(("<", "setUp", "tearDown"))
 
 
-def read_events(events: Path, status: int, hung: bool, log: str, results: Results) -> bool:
+def read_events(events: Path, process: Ended, results: Results) -> bool:
     """Add what a process wrote down to `results`; True if no other need be started."""
     running, ended, failed = "", None, False
     before = len(results)
@@ -47,27 +69,17 @@ def read_events(events: Path, status: int, hung: bool, log: str, results: Result
         else:
             results.setdefault(method, Result(event, said)).add(event, said)
             failed = failed or event not in GOOD
-    fatal = "hang" if hung else "crash"
+    fatal, where, status = process.fatal, process.where, process.status
     if ended is None and running:
-        results.setdefault(running, Result(fatal)).add(fatal, where(log))
+        results.setdefault(running, Result(fatal, where)).add(fatal, where)
         return False
     if ended is None:
-        results[MODULE] = Result(fatal, f"status {status}, between methods; {where(log)}")
+        results[MODULE] = Result(fatal, f"status {status}, between methods; {where}")
     elif ended not in (0, 4) and not failed:
-        results.setdefault(MODULE, Result("error", f"exit status {ended}; {last_line(log)}"))
+        results.setdefault(MODULE, Result("error", f"exit status {ended}; {process.last_line}"))
     else:
         results.setdefault(MODULE, Result("pass" if len(results) > before else "skip"))
     if ended is not None:
         as_told = status == ended
-        results[EXIT] = Result("pass") if as_told else Result(fatal, f"{status}; {where(log)}")
+        results[EXIT] = Result("pass") if as_told else Result(fatal, f"{status}; {where}")
     return True
-
-
-def where(log: str) -> str:
-    """The top of a fatal error's traceback."""
-    found = re.search(r"^(Fatal|Timeout \().*?^  File (.*?)$", log, re.MULTILINE | re.DOTALL)
-    return found[2] if found else last_line(log)
-
-
-def last_line(log: str) -> str:
-    return (log.strip().splitlines() or ["it said nothing"])[-1][:200]

@@ -1,4 +1,4 @@
-"""The command line of `ci/cpython-tests`."""
+"""The command line that both commands share."""
 
 import argparse
 import concurrent.futures
@@ -10,20 +10,10 @@ from pathlib import Path
 
 from messages import UserError, say
 
-from cpythontests.compare import Report, compare
-from cpythontests.interpreters import Interpreter, choose, named
-from cpythontests.report import as_json, print_reports
-from cpythontests.runner import LIBRARY, STOCK, Runner, Task
-
-FULL = ["test_thread", "test_threading", "test_threading_local", "test_socket", "test_ssl"]
-FULL += ["test_select", "test_asyncio", "test_concurrent_futures", "test_subprocess"]
-FULL += ["test_fork1", "test_signal", "test_queue", "test_multiprocessing_fork"]
-FULL += ["test_multiprocessing_spawn", "test_interpreters", "test_capi", "test_faulthandler"]
-FULL += ["test_atexit"]
-FAST = ["test_thread", "test_threading", "test_threading_local", "test_queue", "test_fork1"]
-FAST += ["test_atexit", "test_capi:*PendingCalls*", "test_capi:*SubinterpreterTest*"]
-FAST += ["test_faulthandler:*dump_traceback_threads*", "test_signal:*WakeupSocketSignal*"]
-FAST += ["test_interpreters:*TestInterpreterRun*"]
+from upstreamtests.compare import Report, compare
+from upstreamtests.report import as_json, print_reports
+from upstreamtests.runner import LIBRARY, STOCK, Runner
+from upstreamtests.tested import Interpreter, Suite, Task
 
 
 def tasks_of(interpreters: Sequence[Interpreter], tests: Sequence[str]) -> list[Task]:
@@ -68,21 +58,21 @@ def run_all(runner: Runner, tasks: Sequence[Task], jobs: int) -> list[Report]:
     return sorted(reports, key=lambda report: tasks.index(report.task))
 
 
-def run(options: argparse.Namespace) -> int:
+def run(suite: Suite, options: argparse.Namespace) -> int:
     library = (options.library or installed_library()).absolute()
     if not library.is_file():
         raise UserError(f"{library} is missing")
-    tests: list[str] = options.tests or (FAST if options.fast else FULL)
+    tests: list[str] = options.tests or list(suite.fast if options.fast else suite.full)
     modules = list(dict.fromkeys(test.partition(":")[0] for test in tests))
     if options.interpreter:
-        interpreters = named(options.interpreter, modules)
+        interpreters = suite.named(options.interpreter, modules)
     else:
-        interpreters = choose(modules, options.fast)
+        interpreters = suite.choose(modules, options.fast)
     for one in interpreters:
         if lacking := [module for module in modules if module not in one.tests]:
             say(f"{one.name} does not ship {' '.join(lacking)}")
     jobs = options.jobs or (3 if options.fast else 1)
-    with tempfile.TemporaryDirectory(prefix="cpy-") as folder:
+    with tempfile.TemporaryDirectory(prefix="own-") as folder:
         runner = Runner(library, options.policy, options.timeout, Path(folder))
         reports = run_all(runner, tasks_of(interpreters, tests), jobs)
     print_reports(reports)
@@ -91,13 +81,14 @@ def run(options: argparse.Namespace) -> int:
     return int(any(report.of("regression") for report in reports))
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="CPython's own tests, stock and under deconvoy.")
+def main(suite: Suite) -> int:
+    about = f"{suite.language}'s own tests, stock and under deconvoy."
+    parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--fast", action="store_true", help="a subset, for CI")
     parser.add_argument("--policy", default="adaptive")
     parser.add_argument("--library", type=Path, help="default: the installed package's")
     parser.add_argument("-i", "--interpreter", action="append", metavar="PATH")
-    parser.add_argument("-t", "--tests", action="append", metavar="MODULE[:PATTERN]")
+    parser.add_argument("-t", "--tests", action="append", metavar=f"{suite.module}[:PATTERN]")
     parser.add_argument("-j", "--jobs", type=int, help="modules at once; default: 1, with --fast 3")
     parser.add_argument("--timeout", type=int, default=900, metavar="S", help="of a module")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all that was found")
@@ -105,7 +96,7 @@ def main() -> int:
     # Of a shell's background job it is ignored, in all children too, and tests need it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        return run(options)
+        return run(suite, options)
     except UserError as error:
-        say(f"ci/cpython-tests: {error}")
+        say(f"{suite.command}: {error}")
         return 2

@@ -1,1 +1,0 @@
-"""What `ci/cpython-tests` is made of."""

@@ -1,0 +1,1 @@
+"""What of `ci/cpython-tests` knows CPython."""

@@ -1,0 +1,1 @@
+"""What of `ci/ruby-tests` knows Ruby."""
