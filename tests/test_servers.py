@@ -63,7 +63,7 @@ def use(
         load = session.requests(REQUESTS)
         assert (load.requests, load.wrong, load.first_error) == (REQUESTS, 0, None)
         assert session.counted().count > start.count
-        return session.child.end()
+        return session.end()
 
 
 @pytest.fixture(scope="session")
@@ -84,7 +84,7 @@ def test_it_answers_and_ends_as_stock(
 ) -> None:
     if program.needs_packages and not environment.exists:
         pytest.skip(f"no packages in {environment.folder}: benchmarks/servers brings them")
-    if why_not := program.why_no_database():
+    if why_not := program.why_not_started():
         pytest.skip(why_not)
     address = addresses.of(program)
     if program.name not in stock_status:

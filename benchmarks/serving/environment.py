@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import os
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from deconvoy.errors import UserError
-from deconvoy.interpreters import inspect
+from deconvoy.interpreters import brought, inspect
 
 from serving.child import clean_environment, finished
 
@@ -64,8 +63,7 @@ def environment_of(python: str, lock: Path = LOCK) -> Environment:
         raise UserError(f"{python}: does not run: {(done.stderr.splitlines() or [''])[-1]}")
     version, where = done.stdout.splitlines()
     digest = hashlib.sha256(where.encode() + lock.read_bytes()).hexdigest()[:12]
-    cache = Path(os.environ.get("DECONVOY_CACHE") or Path.home() / ".cache/deconvoy")
-    folder = cache.absolute() / "servers" / f"{version}-{digest}"
+    folder = brought().absolute() / "servers" / f"{version}-{digest}"
     return Environment(python, version, folder, lock)
 
 

@@ -49,7 +49,7 @@ class Case:
 
     def runtime(self, environment: Environment) -> str:
         """As `deconvoy bench` calls it: `cpython3.11+adaptive`."""
-        return environment.runtime + (f"+{self.policy}" if self.policy else "")
+        return self.program.runtime(environment) + (f"+{self.policy}" if self.policy else "")
 
 
 def cases(programs: Sequence[Program], policy: str) -> list[list[Case]]:
@@ -138,7 +138,7 @@ def run_once(
             values |= beside(session, kind_of(rate), paced, alone_per_s)
         saturated = partial(session.saturated, settings.seconds)
         values |= beside(session, SATURATED, saturated, alone_per_s)
-        values["status"] = session.child.end()
+        values["status"] = session.end()
     return values
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import http.client
 import json
 import shutil
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from deconvoy.bench import languages
 from deconvoy.bench.process import RunFailed
 
 from serving import databases
@@ -21,6 +24,9 @@ from serving.load import PROGRAMS, Load, of_phase, of_wrk
 
 # A phase gives up after a few times its length (programs/phases.py); then it has to answer.
 PHASE_PATIENCE = 5
+
+# Ends the requests that compute.
+STOP_PATH = "/stop"
 
 # Any document will do; wrk asks for one and the same.
 WRK_PATH = "/items/17"
@@ -46,6 +52,10 @@ class Session:
     def counted(self) -> Counted:
         return Counted(**self.asked.ask({"count": True}))
 
+    def end(self) -> int:
+        """Ends the program, and returns its status. Raises RunFailed when it does not end."""
+        return self.child.end()
+
     def requests(self, number: int) -> Load:
         """So many, as fast as they are answered."""
         return of_phase(self.asked.ask({"requests": number}))
@@ -67,16 +77,41 @@ class HttpSession(Session):
     def __init__(self, child: Child, asked: Child, port: int, connections: int) -> None:
         super().__init__(child, asked)
         self.port, self.connections = port, connections
+        self.computes = False
 
     def counted(self) -> Counted:
+        return Counted(**self.get("/count"))
+
+    def get(self, path: str) -> dict[str, Any]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
         try:
-            connection.request("GET", "/count")
-            return Counted(**json.loads(connection.getresponse().read()))
+            connection.request("GET", path)
+            found: dict[str, Any] = json.loads(connection.getresponse().read())
+            return found
         except (OSError, http.client.HTTPException) as error:
             raise self.child.failed(repr(error)) from error
         finally:
             connection.close()
+
+    @contextmanager
+    def computing(self, path: str | None, number: int) -> Iterator[None]:
+        """So many requests that compute until another one tells them to stop. None: threads do."""
+        if path is None:
+            yield
+            return
+        with ExitStack() as open_ones:
+            for _ in range(number):
+                connection = socket.create_connection(("127.0.0.1", self.port), PATIENCE_S)
+                open_ones.enter_context(connection)
+                connection.sendall(f"GET {path} HTTP/1.1\r\nHost: here\r\n\r\n".encode())
+            self.computes = True
+            yield
+
+    def end(self) -> int:
+        if self.computes:
+            # A server that is told to end lets its requests end first.
+            self.get(STOP_PATH)
+        return super().end()
 
     def saturated(self, seconds: float) -> Load:
         url = f"http://127.0.0.1:{self.port}{WRK_PATH}"
@@ -96,12 +131,30 @@ class Program:
     database: Callable[[], AbstractContextManager[str]] | None = None
     # Why its database is not to be had.
     why_no_database: Callable[[], str | None] = lambda: None
+    # The path of a request that computes; without one the program has threads that do.
+    computing: str | None = None
+    # The language it is in, and its command, where that is no CPython.
+    language: str | None = None
+    needs: str | None = None
 
     def why_not(self) -> str | None:
         """What it lacks on this machine to be measured; None: nothing."""
         if self.serves_http and not shutil.which("wrk"):
             return "wrk is missing: benchmarks/packages"
+        return self.why_not_started()
+
+    def why_not_started(self) -> str | None:
+        """What it lacks to be started."""
+        if self.needs and not shutil.which(self.needs):
+            return f"{self.needs} is missing: benchmarks/packages"
         return self.why_no_database()
+
+    def runtime(self, environment: Environment) -> str:
+        """What runs it, as `deconvoy bench` calls it: `cpython3.11`, `ruby3.1`."""
+        if self.language is None:
+            return environment.runtime
+        language = next(one for one in languages.LANGUAGES if one.name == self.language)
+        return languages.inspect(language, languages.commands_of(language)[0]).name
 
     @contextmanager
     def started(
@@ -137,7 +190,8 @@ class Program:
             session = HttpSession(child, load, port, connections)
             databases.wait_until_accepts(child, port)
             wait_until_answers(session)
-            yield session
+            with session.computing(self.computing, cpu_bound_threads):
+                yield session
 
 
 def wait_until_answers(session: HttpSession) -> None:
@@ -166,6 +220,27 @@ def _uvicorn(environment: Environment, port: str) -> list[str]:
     return [*command, "--app-dir", str(PROGRAMS), "--factory", "asgi_app:make_app"]
 
 
+def _puma(*options: str) -> Callable[[Environment, str], list[str]]:
+    def command(environment: Environment, port: str) -> list[str]:
+        named = ["puma", "--quiet", "--threads", "5:5", "--environment", "production"]
+        bound = ["--bind", f"tcp://127.0.0.1:{port}", str(PROGRAMS / "rack_app.ru")]
+        return [*named, *options, *bound]
+
+    return command
+
+
+def _ruby(name: str, title: str, *options: str) -> Program:
+    return Program(
+        name,
+        title,
+        _puma(*options),
+        needs_packages=False,
+        computing="/compute",
+        language="ruby",
+        needs="puma",
+    )
+
+
 def _http_server(environment: Environment, port: str) -> list[str]:
     return [environment.python, str(PROGRAMS / "http_server.py"), port]
 
@@ -181,6 +256,8 @@ PROGRAM_LIST = (
     Program("gunicorn", "gunicorn, one gthread worker with 4 threads, WSGI", _gunicorn),
     Program("uvicorn", "uvicorn, one event loop, ASGI", _uvicorn),
     Program("http.server", "ThreadingHTTPServer", _http_server, needs_packages=False),
+    _ruby("puma", "Puma, 5 threads, Rack"),
+    _ruby("puma-cluster", "Puma, a worker process with 5 threads, Rack", "--workers", "1"),
     Program(
         "redis",
         "redis-py, 4 threads, a SET and a GET a request",
