@@ -51,12 +51,16 @@ def find_interpreters() -> list[Interpreter]:
     return sorted(found.values(), key=Interpreter.sort_key)
 
 
+def brought() -> Path:
+    """Where `ci/interpreters` and `ci/rubies` put what they bring."""
+    return Path(os.environ.get("DECONVOY_CACHE") or Path.home() / ".cache/deconvoy")
+
+
 def candidates() -> Iterator[tuple[Path, str]]:
-    cache = Path(os.environ.get("DECONVOY_CACHE") or Path.home() / ".cache/deconvoy")
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     places = [(Path(folder), "PATH") for folder in os.get_exec_path()]
     places += [(folder, "pyenv") for folder in sorted(pyenv.glob("versions/*/bin"))]
-    places += [(folder, "cache") for folder in sorted(cache.glob("interpreters/*/bin"))]
+    places += [(folder, "cache") for folder in sorted(brought().glob("interpreters/*/bin"))]
     for folder, source in places:
         for path in sorted(folder.glob("python*")):
             if NAME.fullmatch(path.name) and os.access(path, os.X_OK) and path.is_file():

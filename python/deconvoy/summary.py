@@ -109,12 +109,16 @@ def print_process(out: Console, report: Report) -> None:
     facts.add_row("cores", str(process["cores"]))
     facts.add_row("duration", time_text(report["duration_ns"]))
     facts.add_row(
-        "GIL",
+        "GVL" if is_ruby(process["runtime"]) else "GIL",
         f"taken {totals['acquires']} times, {totals['waits']} after waiting; "
         f"{totals['switches']} switches, {totals['forced']} of them forced; "
         f"{totals['asks']} drop requests",
     )
     out.print(facts)
+
+
+def is_ruby(runtime: str) -> bool:
+    return runtime.startswith("ruby ")
 
 
 def runtime(text: str) -> str:

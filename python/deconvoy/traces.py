@@ -15,8 +15,8 @@ from deconvoy.errors import UserError
 NAME = re.compile(r"(?:.*-)?(\d+)-(\d+)\.trace")
 
 NO_TRACES = (
-    "no process had a GIL that deconvoy knows: it was no CPython from 3.8 on, or one "
-    "without a GIL, or its environment was cleared; "
+    "no process had a lock that deconvoy knows: it was no CPython from 3.8 on and no Ruby from 2.6 "
+    "on, or one without a GIL, or its environment was cleared; "
     "`deconvoy doctor -- COMMAND` says more"
 )
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 import harness
 import pytest
+from deconvoy.bench import languages
+from deconvoy.bench.languages import Installed
 from harness import Result, require_ok
 
 PROGRAMS = sorted(
@@ -21,38 +24,31 @@ WATCHED = ("exits", "fork_exit", "many", "signals")
 LIMIT_S = 90
 
 
-def rubies() -> list[Path]:
-    """Every Ruby found that can be served."""
-    cache = Path(os.environ.get("DECONVOY_CACHE", Path.home() / ".cache/deconvoy"))
-    found = [
-        *Path("/usr/bin").glob("ruby[0-9].[0-9]"),
-        *Path.home().glob(".rbenv/versions/*/bin/ruby"),
-        *cache.glob("rubies/[0-9]*/bin/ruby"),
-    ]
-    return sorted(found)
+def rubies() -> list[Installed]:
+    """Every Ruby found, that in PATH first."""
+    found, _ = languages.installed()
+    ours = [one for one in found.values() if one.language.name == "ruby"]
+    return sorted(ours, key=lambda one: one.command != shutil.which("ruby"))
 
 
-def chosen() -> list[Path]:
-    """The system's; all of them with HAZARDS_INTERPRETERS=all."""
-    if os.environ.get("HAZARDS_INTERPRETERS") == "all":
-        return rubies()
-    return [path for path in rubies() if path.parent == Path("/usr/bin")][:1] or rubies()[:1]
+def chosen() -> list[Installed]:
+    """The first; all of them with HAZARDS_INTERPRETERS=all."""
+    return rubies()[: None if os.environ.get("HAZARDS_INTERPRETERS") == "all" else 1]
 
 
 @dataclass(frozen=True)
 class Case:
-    ruby: Path
+    ruby: Installed
     program: str
     mode: str
 
     def start(self, built: dict[str, Path]) -> Result:
         path = str(harness.PROGRAMS / "ruby" / f"{self.program}.rb")
-        command = ["timeout", "-s", "ABRT", str(LIMIT_S), str(self.ruby), path]
+        command = ["timeout", "-s", "ABRT", str(LIMIT_S), self.ruby.command, path]
         return harness.run(command, self.mode)
 
     def __str__(self) -> str:
-        name = self.ruby.name if self.ruby.parent == Path("/usr/bin") else self.ruby.parts[-3]
-        return f"{name}-{self.program}-{self.mode}"
+        return f"{self.ruby.name}-{self.program}-{self.mode}"
 
 
 def cases() -> list[Case]:
@@ -64,13 +60,13 @@ def cases() -> list[Case]:
     ]
 
 
-@pytest.mark.parametrize("ruby", rubies() or [None], ids=str)
-def test_ruby_is_covered(ruby: Path | None) -> None:
+@pytest.mark.parametrize("ruby", rubies() or [None], ids=lambda one: one.name if one else "no Ruby")
+def test_ruby_is_covered(ruby: Installed | None) -> None:
     """Says which were left out, and why."""
     if ruby is None:
         pytest.skip("no Ruby found (Debian: ruby; others: ci/rubies get 2.7 3.3)")
     if ruby not in chosen():
-        pytest.skip("not the system's; HAZARDS_INTERPRETERS=all")
+        pytest.skip("not the one in PATH; HAZARDS_INTERPRETERS=all")
 
 
 @pytest.mark.parametrize("case", cases(), ids=str)

@@ -22,8 +22,8 @@ fn left_of(keep: Keep, allowed: &Cores) -> Option<Cores> {
 }
 
 /// Where a thread is kept, and the cores that it was allowed on before. Written by the thread itself
-/// as it moves, and by whoever sets its cores, one of them at a time; and by `forget`, when it is
-/// another thread's from now on.
+/// as it moves, by whoever wakes it where it is to run, and by whoever sets its cores, one of them at
+/// a time; and by `forget`, when it is another thread's from now on.
 #[derive(Debug)]
 pub struct Kept {
     /// A packed [`Keep`].
@@ -76,8 +76,8 @@ impl Kept {
         }
     }
 
-    /// Keeps the calling thread where `keep` says, of the cores that it is allowed on; whether it
-    /// is kept so now. A mask that somebody else has set meanwhile counts as allowed from then on.
+    /// Keeps the thread that `system` is of where `keep` says, of the cores that it is allowed on;
+    /// whether it is kept so now. A mask that somebody else has set meanwhile counts as allowed from then on.
     ///
     /// Where somebody sets one right now it stays where it is; to run where it may, which it does
     /// with the lock, it waits a moment, and then goes on beside.

@@ -35,7 +35,7 @@ pub use mutex::{Mutex, MutexWith};
 pub use parker::Parker;
 pub use primitive::{AtomicU32, AtomicU64};
 pub use seat::{Outcome, Seat};
-pub use steer::{Steer, Waiting};
+pub use steer::{Steer, UNTAKEN, Waiting, Whose};
 pub use usage::{Own, Usage};
 pub use wait::{wait, wait_for_switch};
 

@@ -117,6 +117,12 @@ impl Parker {
         self.kept.settle(system, Keep::Anywhere);
     }
 
+    /// Its thread, which is about to be woken, runs where `keep` says from then on, until it sets
+    /// itself free. `system` is that thread's.
+    pub fn keep(&self, system: &impl System, keep: Keep) {
+        self.kept.settle(system, keep);
+    }
+
     /// Its thread may run on other cores from now on, wherever it is kept at present: see
     /// [`Kept::allow`].
     pub fn allow(&self, system: &impl System, set: impl FnOnce() -> Option<Cores>) {

@@ -8,13 +8,14 @@
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+use deconvoy_policy::home::{HomeCore, Keep};
 use deconvoy_policy::{Action, Actions, AnyPolicy, Event, Nanos, Observer, Policy, WaiterId};
 
 use crate::seat::Seat;
 
-/// A thread that came while nobody held the lock takes it at once. If nobody has after this long,
-/// its last holder never let go of it.
-const UNTAKEN: Nanos = Nanos::from_millis(1);
+/// Nobody leaves the free lock to another one for longer. A thread that came while nobody held it takes
+/// it at once: if nobody has after this long, its last holder never let go of it.
+pub const UNTAKEN: Nanos = Nanos::from_millis(1);
 
 /// How it is with a thread; all zeroes: it wants nothing.
 #[repr(C)]
@@ -29,9 +30,27 @@ pub struct Waiting {
 /// | `OUT` | it does not wait |
 /// | `WAITS` | it has arrived, for the policy |
 /// | `CALLED` | it is on its way to the free lock |
+/// | `PASSED` | it gave the lock up to let others go first; the policy is told of it later |
 const OUT: u32 = 0;
 const WAITS: u32 = 1;
 const CALLED: u32 = 2;
+const PASSED: u32 = 3;
+
+/// One that lets others go first, by itself, lets them have it for so long; until they give it up, at
+/// the latest. It would have them asked at once, and nobody would do anything but pass.
+const PASS: Nanos = Nanos::from_millis(5);
+
+/// Who may take a lock that nobody holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Whose {
+    /// The policy keeps it for this one.
+    Of(WaiterId),
+    /// The policy has woken this one; whoever is quicker takes it.
+    Quickest(WaiterId),
+    /// The policy waits for somebody that is about to come back, until then at the latest.
+    Undecided(Nanos),
+    Anyones,
+}
 
 pub struct Steer<'a, O> {
     policy: AnyPolicy<'a>,
@@ -40,25 +59,34 @@ pub struct Steer<'a, O> {
     waiting: &'a mut [Waiting],
     /// All threads that were seen have numbers below this.
     seen: usize,
-    /// How many are `CALLED`.
+    /// How many are `CALLED`, and `PASSED`.
     called: usize,
+    passed: usize,
     latest: Nanos,
     actions: Actions,
     observer: O,
     holder: Option<Seat>,
+    /// Who has it next: the lock is its own, and it has to wake up yet.
+    handed: Option<Seat>,
     last: Option<Seat>,
+    /// Whether the last holder was asked.
+    was_asked: bool,
     asks: bool,
     next: Option<WaiterId>,
+    /// For that one, and no other is to take it.
+    is_kept: bool,
     /// No timer runs out before.
     earliest: Nanos,
+    cores: HomeCore,
 }
 
 impl<'a, O: Observer> Steer<'a, O> {
-    /// `known` and `waiting`: zeroes, one for each thread number.
+    /// `known` and `waiting`: zeroes, one for each thread number. `cores`: how many can run at once.
     pub fn new(
         policy: AnyPolicy<'a>,
         known: &'a mut [u32],
         waiting: &'a mut [Waiting],
+        cores: u32,
         observer: O,
     ) -> Steer<'a, O> {
         Steer {
@@ -67,14 +95,19 @@ impl<'a, O: Observer> Steer<'a, O> {
             waiting,
             seen: 0,
             called: 0,
+            passed: 0,
             latest: Nanos::ZERO,
             actions: Actions::new(),
             observer,
             holder: None,
+            handed: None,
             last: None,
+            was_asked: false,
             asks: false,
             next: None,
+            is_kept: false,
             earliest: Nanos::MAX,
+            cores: HomeCore::new(cores > 1),
         }
     }
 
@@ -86,6 +119,8 @@ impl<'a, O: Observer> Steer<'a, O> {
         let Some(one) = self.waiting.get_mut(who.0 as usize) else { return };
         self.called += usize::from(state == CALLED);
         self.called -= usize::from(one.state == CALLED);
+        self.passed += usize::from(state == PASSED);
+        self.passed -= usize::from(one.state == PASSED);
         one.state = state;
         one.timer = 0;
     }
@@ -103,9 +138,11 @@ impl<'a, O: Observer> Steer<'a, O> {
             match action {
                 Action::Ask { .. } => self.asks |= self.holder.is_some(),
                 Action::Wake { who } | Action::Grant { who } => {
-                    if self.holder.is_none() && self.state(who) == WAITS {
+                    let is_called = self.state(who) == CALLED && self.next == Some(who);
+                    if self.holder.is_none() && (self.state(who) == WAITS || is_called) {
                         self.set(who, CALLED);
                         self.next = Some(who);
+                        self.is_kept = matches!(action, Action::Grant { .. });
                     }
                 }
                 Action::Recall { who } => {
@@ -151,68 +188,107 @@ impl<'a, O: Observer> Steer<'a, O> {
         self.step(now, Event::Interval { length });
     }
 
+    /// The free lock was given to a waiter, which is about to wake up.
+    pub fn handed(&mut self, seat: Seat) {
+        if self.holder.is_none() {
+            self.handed = Some(seat);
+        }
+    }
+
     /// A thread wants the lock.
     pub fn arrives(&mut self, now: Nanos, seat: Seat) {
         self.greet(now, seat);
+        if let Some(handed) = self.handed.filter(|handed| handed.who != seat.who) {
+            self.acquired(now, handed, None);
+        }
         if self.holder.is_some_and(|holder| holder.who != seat.who) {
             self.set(seat.who, WAITS);
             self.step(now, Event::Arrive { who: seat.who });
         } else {
             // It takes it at once, or another one is quicker.
-            self.set(seat.who, CALLED);
-            if let Some(one) = self.waiting.get_mut(seat.who.0 as usize) {
-                one.timer = now.after(UNTAKEN).0;
-                self.earliest = self.earliest.min(now.after(UNTAKEN));
+            self.set_until(seat.who, CALLED, now.after(UNTAKEN));
+        }
+    }
+
+    fn set_until(&mut self, who: WaiterId, state: u32, until: Nanos) {
+        self.set(who, state);
+        if let Some(one) = self.waiting.get_mut(who.0 as usize) {
+            one.timer = until.0;
+            self.earliest = self.earliest.min(until);
+        }
+    }
+
+    /// A thread wants the lock back that gave it up by itself to let others go first.
+    pub fn passes(&mut self, now: Nanos, seat: Seat) {
+        self.greet(now, seat);
+        self.set_until(seat.who, PASSED, now.after(PASS));
+    }
+
+    /// Whether `who` has given the lock up last, and was not asked to.
+    pub fn is_voluntary(&self, who: WaiterId) -> bool {
+        !self.was_asked && self.last.is_some_and(|last| last.who == who)
+    }
+
+    /// Those that are in this state, `CALLED` or `PASSED`, arrive, for the policy.
+    fn all_arrive(&mut self, now: Nanos, state: u32) {
+        for number in 0..self.seen {
+            let left = if state == CALLED { self.called } else { self.passed };
+            if left == 0 {
+                return;
+            }
+            let who = WaiterId(number as u32);
+            if self.state(who) == state {
+                self.set(who, WAITS);
+                self.step(now, Event::Arrive { who });
             }
         }
     }
 
-    /// A thread has taken the lock.
-    pub fn acquired(&mut self, now: Nanos, seat: Seat) {
+    /// A thread has taken the lock, on the core `here` if that is known.
+    pub fn acquired(&mut self, now: Nanos, seat: Seat, here: Option<u32>) {
         self.greet(now, seat);
         if let Some(holder) = self.holder {
             if holder == seat {
                 return;
             }
-            self.released(now, holder);
+            self.released(now, holder, None);
         }
         self.set(seat.who, OUT);
         self.next = None;
+        self.handed = None;
         self.asks = false;
         self.holder = Some(seat);
         self.last = Some(seat);
         self.step(now, Event::Acquire { who: seat.who });
-        let mut number = 0;
-        while self.called > 0 && number < self.seen {
-            let who = WaiterId(number as u32);
-            if self.state(who) == CALLED {
-                self.set(who, WAITS);
-                self.step(now, Event::Arrive { who });
-            }
-            number += 1;
-        }
+        self.cores.acquired(here, self.policy.computes(seat.who));
+        self.all_arrive(now, CALLED);
     }
 
-    /// The holder has given the lock up.
-    pub fn released(&mut self, now: Nanos, seat: Seat) {
+    /// The holder has given the lock up, on the core `here` if that is known.
+    pub fn released(&mut self, now: Nanos, seat: Seat, here: Option<u32>) {
         if self.holder.is_none_or(|holder| holder.who != seat.who) {
             return;
         }
+        let asked = self.asks;
+        self.all_arrive(now, PASSED);
+        self.cores.released(here);
         self.holder = None;
         self.next = None;
-        let asked = self.asks;
         self.asks = false;
+        self.was_asked = asked;
         self.step(now, Event::Release { who: seat.who, asked });
     }
 
     /// A thread that may have been waiting has ended.
     pub fn left(&mut self, now: Nanos, seat: Seat) {
-        self.released(now, seat);
-        if self.state(seat.who) != OUT {
-            self.set(seat.who, OUT);
+        self.released(now, seat, None);
+        let state = self.state(seat.who);
+        self.set(seat.who, OUT);
+        if state == WAITS || state == CALLED {
             self.step(now, Event::Leave { who: seat.who });
         }
         self.next = self.next.filter(|next| *next != seat.who);
+        self.handed = self.handed.filter(|handed| handed.who != seat.who);
         self.last = self.last.filter(|last| last.who != seat.who);
     }
 
@@ -230,15 +306,54 @@ impl<'a, O: Observer> Steer<'a, O> {
                 continue;
             }
             one.timer = 0;
-            if one.state == WAITS {
-                self.step(now, Event::Expire { who });
-            } else if let (CALLED, None, Some(last)) = (one.state, self.holder, self.last) {
-                self.acquired(now, last);
+            match (one.state, self.holder, self.last) {
+                (WAITS, _, _) => self.step(now, Event::Expire { who }),
+                (PASSED, Some(_), _) => {
+                    self.set(who, WAITS);
+                    self.step(now, Event::Arrive { who });
+                }
+                (PASSED, None, _) => self.set_until(who, CALLED, now.after(UNTAKEN)),
+                (CALLED, None, Some(last)) if last.who != who => self.acquired(now, last, None),
+                _ => {}
             }
         }
         let timers = self.waiting.iter().take(self.seen).map(|one| one.timer);
         let earliest = timers.filter(|&timer| timer > 0).min();
         self.earliest = earliest.map_or(Nanos::MAX, Nanos);
+    }
+
+    /// Who may take the lock, which nobody holds.
+    pub fn whose(&self, now: Nanos) -> Whose {
+        if let Some(who) = self.next {
+            return if self.is_kept { Whose::Of(who) } else { Whose::Quickest(who) };
+        }
+        let waits = |one: &&Waiting| one.state == WAITS && one.timer > 0;
+        let timers = self.waiting.iter().take(self.seen).filter(waits).map(|one| Nanos(one.timer));
+        let first = timers.min().filter(|timer| timer.since(now) <= UNTAKEN);
+        first.map_or(Whose::Anyones, Whose::Undecided)
+    }
+
+    /// Where one that is woken to take the free lock is to run until it has it: one that computes on
+    /// the core of the last one that did (`docs/design/003-home-core.md`), all others anywhere.
+    pub fn keep_of(&self, who: WaiterId) -> Keep {
+        self.cores.place(self.policy.computes(who), false).keep
+    }
+
+    /// Where one is to run that is woken to ask the holder, by a thread on the core `here` which is
+    /// about to sleep: there, as the holder does not run there now, unless it was driven off by that
+    /// thread. Where it runs is what is known last, so each of several tries is the other way.
+    pub fn keep_of_asker(&self, here: Option<u32>, tries: u32) -> Keep {
+        let (Keep::Off(home), Some(here)) =
+            (self.cores.place(false, self.holder.is_some()).keep, here)
+        else {
+            return Keep::Anywhere;
+        };
+        if (here == home) == tries.is_multiple_of(2) { Keep::Off(here) } else { Keep::On(here) }
+    }
+
+    /// Whether the holder is asked, and `who` may be the one for whom.
+    pub fn asks_for(&self, who: WaiterId) -> bool {
+        self.asks && !self.policy.computes(who)
     }
 
     /// When to look next, at the latest.

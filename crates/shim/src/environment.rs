@@ -2,6 +2,7 @@
 
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::loader;
 
@@ -19,8 +20,13 @@ static REST: Text = Text(UnsafeCell::new([0; 4096]));
 /// to be written anew.
 ///
 /// # Safety
-/// Called once, before the program starts threads or reads its environment.
+/// The first call comes before the program starts threads or reads its environment.
 pub unsafe fn leave() {
+    // A forked child makes its lock anew; the text that is written is in its environment already.
+    static DONE: AtomicBool = AtomicBool::new(false);
+    if DONE.swap(true, Ordering::Relaxed) {
+        return;
+    }
     let environ = loader::symbol(c"environ").cast::<*mut *mut c_char>();
     if environ.is_null() {
         return;

@@ -110,6 +110,9 @@ unsafe extern "C" fn plan_signal(cond: *mut c_void) -> Target {
     if queue::is_found() && queue::signals(cond as usize) {
         return queue::signal_chosen as Target;
     }
+    if ticks::is_begun() {
+        ticks::signals(cond as usize);
+    }
     let answer = match locks::find(cond as usize) {
         // A program with one thread comes here twice for each of its system calls.
         Some(part) if part.lock().is_own_unseen() => host::signalled(part.lock()),
@@ -122,8 +125,7 @@ unsafe extern "C" fn plan_signal(cond: *mut c_void) -> Target {
 
 unsafe extern "C" fn plan_wait(cond: *mut c_void, mutex: *mut c_void) -> Target {
     if ruby::is_mutex(mutex as usize) {
-        ruby::waits(cond as usize);
-        return real::COND_WAIT.get();
+        return ruby::waits_with(cond as usize);
     }
     if ruby::may_be_found() {
         ticks::waits(mutex as usize);
@@ -144,9 +146,7 @@ unsafe extern "C" fn plan_timedwait(
     let pass_on = real::COND_TIMEDWAIT.get();
     // SAFETY: a caller of `pthread_cond_timedwait` gives a deadline that it may read.
     let Some(deadline) = (unsafe { deadline.as_ref() }) else { return pass_on };
-    if config::is_on() {
-        queue::discover(cond as usize, mutex as usize);
-    }
+    queue::discover(cond as usize, mutex as usize);
     if ruby::is_mutex(mutex as usize) {
         return if ruby::waits(cond as usize) { queue::keep_time as Target } else { pass_on };
     }

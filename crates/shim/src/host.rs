@@ -20,9 +20,10 @@ use deconvoy_gil::{Guard, Outcome, Own, System, Usage, wait, wait_for_switch};
 use deconvoy_policy::Nanos;
 
 use crate::locks::{Lock, Part, by_number, find, mode};
+use crate::real::{self, ETIMEDOUT};
 use crate::sys::{Linux, Timespec};
 use crate::threads::{Me, PARKERS, me, other};
-use crate::{config, names, real, sys, tracing};
+use crate::{config, names, sys, tracing};
 
 /// What to do with a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -192,8 +193,6 @@ pub unsafe extern "C" fn serve_switch(cond: *mut c_void, mutex: *mut c_void) -> 
     }
     0
 }
-
-const ETIMEDOUT: c_int = 110;
 
 /// `pthread_cond_timedwait(cond, mutex, deadline)` of a served lock. Not a point of cancellation:
 /// where CPython's wait is one, a cancelled thread leaves the lock's mutex locked for good.

@@ -52,6 +52,11 @@ unsafe extern "C" fn constructor(
     let wanted = unsafe { config::read(environment, sys::cores()) };
     #[cfg(feature = "mutexes")]
     mutexes::begin();
+    if wanted && !config::get().exec_children && ruby::kin() != ruby::Kin::None {
+        // SAFETY: no other thread runs, and nobody has read the environment. (A Python is one for
+        // certain when it makes its lock.)
+        unsafe { environment::leave() };
+    }
     if wanted && real::complete() && threads::set_up() {
         real::at_fork_in_child(forked);
     }

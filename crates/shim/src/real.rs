@@ -176,6 +176,17 @@ pub fn signal(cond: usize) {
     };
 }
 
+/// What a wait says whose time is over.
+pub const ETIMEDOUT: c_int = 110;
+
+/// # Safety
+/// As for `pthread_cond_wait`.
+pub unsafe fn wait(cond: *mut c_void, mutex: *mut c_void) -> c_int {
+    type Wait = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
+    // SAFETY: the type is POSIX's; the rest is the caller's.
+    unsafe { COND_WAIT.typed::<Wait>()(cond, mutex) }
+}
+
 /// # Safety
 /// As for `pthread_cond_timedwait`.
 pub unsafe fn timed_wait(

@@ -38,7 +38,7 @@ impl Records {
 }
 
 /// A zeroed mapping: the one at `old`, or a fresh one.
-fn renewed(old: *mut u8, bytes: usize) -> Option<*mut u8> {
+pub fn renewed(old: *mut u8, bytes: usize) -> Option<*mut u8> {
     // SAFETY: what is not null was mapped with that size, for this alone.
     if !old.is_null() && unsafe { zero_pages(old, bytes) } {
         return Some(old);

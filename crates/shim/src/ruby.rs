@@ -9,25 +9,27 @@
 //! Source: Ruby's `thread_pthread.c`, 2.7, 3.1 and 3.3.
 
 mod hooks;
+mod keeper;
 pub mod queue;
 pub mod ticks;
 
 use core::cell::UnsafeCell;
-use core::ffi::{CStr, c_int};
+use core::ffi::{CStr, c_int, c_void};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use deconvoy_gil::{Guard, Mutex, Steer, System, Waiting};
+use deconvoy_gil::{Guard, Keep, Mutex, Steer, System, Waiting};
 use deconvoy_policy::{Driver, MAX_THREADS, Nanos};
 use deconvoy_trace::format::Kind;
 use deconvoy_trace::notes::Notes;
 
+use crate::hooks::Target;
 use crate::host::{enter_in_trace, with_me};
-use crate::records::Records;
-use crate::sys::{Linux, map_anonymous};
-use crate::threads::Me;
+use crate::records::{Records, renewed};
+use crate::sys::{self, Linux, OfThread};
+use crate::threads::{Me, PARKERS};
 use crate::tracing::{self, Here};
-use crate::{config, environment, loader, names};
+use crate::{config, loader, names, real};
 
 /// A slice of Ruby's.
 const SLICE: Nanos = Nanos::from_millis(100);
@@ -54,22 +56,27 @@ pub enum Kin {
     Ticks,
 }
 
-/// Looked for anew as long as there is neither a Ruby nor a Python: it may be loaded later.
+/// Looked for anew for a while, as long as there is neither a Ruby nor a Python: it may be loaded
+/// later. To look costs a microsecond or two.
 pub fn kin() -> Kin {
-    const UNKNOWN: u32 = 0;
     const QUEUE: u32 = 1;
     const TICKS: u32 = 2;
     const NEITHER: u32 = 3;
-    static FOUND: AtomicU32 = AtomicU32::new(UNKNOWN);
+    static FOUND: AtomicU32 = AtomicU32::new(0);
+    static LOOKS: AtomicU32 = AtomicU32::new(0);
+    const MOST_LOOKS: u32 = 64;
     let mut found = FOUND.load(Ordering::Relaxed);
-    if found == UNKNOWN {
+    if found == 0 {
         found = match version() {
             Some([2, 6..=7, _] | [3, 0..=2, _]) => QUEUE,
             Some([3, minor, _]) if minor >= 3 => TICKS,
             Some([4, _, _]) => TICKS,
-            Some(_) => NEITHER,
-            None if loader::symbol(c"Py_GetVersion").is_null() => UNKNOWN,
-            None => NEITHER,
+            None if loader::symbol(c"Py_GetVersion").is_null()
+                && LOOKS.fetch_add(1, Ordering::Relaxed) < MOST_LOOKS =>
+            {
+                0
+            }
+            Some(_) | None => NEITHER,
         };
         FOUND.store(found, Ordering::Relaxed);
     }
@@ -137,11 +144,6 @@ fn begin() {
     if PLACE.state.load(Ordering::Relaxed) != state::NONE {
         return;
     }
-    if !config::get().exec_children {
-        // SAFETY: the interpreter is starting, and has neither threads of the program's nor read
-        // its environment.
-        unsafe { environment::leave() };
-    }
     tracing::begin();
     let recorder = tracing::recorder();
     let mut found = state::WATCHED;
@@ -150,12 +152,8 @@ fn begin() {
         // SAFETY: nobody else comes here before `state` says so.
         unsafe {
             let waiting = &mut *PLACE.waiting.get();
-            if waiting.is_null() {
-                let room = map_anonymous(MAX_THREADS * size_of::<Waiting>());
-                *waiting = room.map_or(core::ptr::null_mut(), <*mut u8>::cast);
-            } else {
-                core::ptr::write_bytes(*waiting, 0, MAX_THREADS);
-            }
+            let room = renewed((*waiting).cast(), MAX_THREADS * size_of::<Waiting>());
+            *waiting = room.map_or(core::ptr::null_mut(), <*mut u8>::cast);
             let Some((slots, known)) = (*PLACE.records.get()).renew() else { return };
             if waiting.is_null() {
                 return;
@@ -165,7 +163,8 @@ fn begin() {
             // No waiter stays awake for the lock, as if there were one core.
             let driver = Driver { cores: 1, counts_instructions: false };
             let policy = spec.build(driver, slots);
-            let mut steer = Steer::new(policy, known, waiting, Notes::new(recorder, NUMBER, Here));
+            let notes = Notes::new(recorder, NUMBER, Here);
+            let mut steer = Steer::new(policy, known, waiting, sys::cores(), notes);
             steer.set_interval(Linux.now(), SLICE);
             (*PLACE.steer.get()).write(steer);
         }
@@ -225,14 +224,18 @@ fn wish(steer: &mut Steering, now: Nanos) -> Wish {
     Wish { asks: steer.asks(), timer: steer.next_timer().unwrap_or(Nanos::MAX) }
 }
 
-/// The thread wants the lock.
-fn arrives(me: Me) -> Wish {
+/// The thread wants the lock; `yields`: it is the one that gave it up last, to have it back later.
+fn arrives(me: Me, yields: bool) -> Wish {
     enter_in_trace(me);
     if let Some(recorder) = watched() {
         recorder.arrive(Linux.now().0, me.trace(), NUMBER);
     }
     let wish = steered(|steer, now| {
-        steer.arrives(now, me.seat());
+        if yields {
+            steer.passes(now, me.seat());
+        } else {
+            steer.arrives(now, me.seat());
+        }
         wish(steer, now)
     });
     wish.unwrap_or(Wish::NONE)
@@ -241,6 +244,7 @@ fn arrives(me: Me) -> Wish {
 /// The thread has taken the lock.
 fn acquired(me: Me) -> Wish {
     me.slot.wants.store(0, Ordering::Relaxed);
+    me.slot.tries.store(0, Ordering::Relaxed);
     me.slot.holds.store(1, Ordering::Relaxed);
     enter_in_trace(me);
     names::acquired(me);
@@ -248,11 +252,15 @@ fn acquired(me: Me) -> Wish {
     if let Some(recorder) = watched() {
         recorder.acquire(Linux.now().0, me.trace(), NUMBER, Linux.core());
     }
+    if let Some(parker) = PARKERS.get(me.who.0 as usize) {
+        // Whatever the program does with the lock, it does where it is allowed to.
+        parker.set_free(&Linux);
+    }
     let wish = steered(|steer, now| {
         if let Some(maker) = maker {
             steer.made(now, me.seat(), maker);
         }
-        steer.acquired(now, me.seat());
+        steer.acquired(now, me.seat(), Linux.core());
         wish(steer, now)
     });
     wish.unwrap_or(Wish::NONE)
@@ -266,7 +274,52 @@ fn released(me: Me) {
     if let Some(recorder) = watched() {
         recorder.release(Linux.now().0, me.trace(), NUMBER, None);
     }
-    steered(|steer, now| steer.released(now, me.seat()));
+    steered(|steer, now| steer.released(now, me.seat(), Linux.core()));
+}
+
+/// A waiter is about to be woken, to take the lock; `is_its_own`: which no other can take. It runs with
+/// it not before the calling thread has let go of the lock's mutex.
+fn wakes(next: Me, is_its_own: bool) {
+    let keep = steered(|steer, _| {
+        if is_its_own {
+            steer.handed(next.seat());
+        }
+        steer.keep_of(next.who)
+    });
+    let keep = keep.unwrap_or_default();
+    if keep != Keep::Anywhere {
+        keep_other(next, keep);
+    }
+}
+
+/// Where one that is about to be woken to look at the holder is to run; `tries`: how often it was
+/// before, and has not looked.
+fn place_to_look(tries: u32) -> Keep {
+    steered(|steer, _| steer.keep_of_asker(Linux.core(), tries)).unwrap_or_default()
+}
+
+/// A thread that does not compute looks so soon whether the holder was asked indeed; then after twice
+/// as long, ….
+const PROD: Nanos = Nanos::from_micros(200);
+const PROD_DOUBLES: u32 = 6;
+
+/// The calling thread is about to wait behind a holder: when it is to look again, if at all. `prod`:
+/// has the one that asks the holder look, which may stand in a run queue.
+fn looks_again(me: Me, prod: impl FnOnce(u32)) -> Option<Nanos> {
+    if steered(|steer, _| steer.asks_for(me.who)) != Some(true) {
+        return None;
+    }
+    let tries = me.slot.tries.fetch_add(1, Ordering::Relaxed);
+    if tries > 0 {
+        prod(tries);
+    }
+    Some(Linux.now().after(Nanos(PROD.0 << tries.min(PROD_DOUBLES))))
+}
+
+fn keep_other(thread: Me, keep: Keep) {
+    if let Some(parker) = PARKERS.get(thread.who.0 as usize) {
+        parker.keep(&OfThread(thread.slot.native_id.load(Ordering::Relaxed)), keep);
+    }
 }
 
 /// Whether this is a Ruby whose mutex was not found yet.
@@ -276,7 +329,33 @@ pub fn may_be_found() -> bool {
 
 /// Before a wait on a condition variable, with the lock's mutex. Whether it is a waiter's.
 pub fn waits(cond: usize) -> bool {
-    kin() == Kin::Queue && queue::waits(cond)
+    if kin() == Kin::Ticks {
+        ticks::waits_on(cond);
+        return false;
+    }
+    queue::waits(cond)
+}
+
+/// The wait on a condition variable, with the lock's mutex.
+pub fn waits_with(cond: usize) -> Target {
+    let is_in_line = waits(cond);
+    if PLACE.state.load(Ordering::Acquire) != state::STEERED {
+        return real::COND_WAIT.get();
+    }
+    match (kin(), is_in_line) {
+        (Kin::Ticks, _) => ticks::wait as Target,
+        (_, true) => queue::wait as Target,
+        (_, false) => queue::wait_for_switch as Target,
+    }
+}
+
+/// Whether the calling thread holds the lock's mutex.
+fn is_inside(me: Me) -> bool {
+    let mutex = MUTEX.load(Ordering::Relaxed);
+    // SAFETY: Ruby has made this mutex, and never destroys it.
+    mutex != 0
+        && unsafe { real::Mutex(mutex as *mut c_void).owner() }
+            == me.slot.native_id.load(Ordering::Relaxed)
 }
 
 /// Before the lock's mutex is let go of. Whether the thread is to yield once more.
@@ -290,9 +369,7 @@ pub fn unlocks() -> bool {
 
 /// The calling thread ends.
 pub fn thread_ended(me: Me) {
-    if me.slot.holds.load(Ordering::Relaxed) > 0 {
-        released(me);
-    }
+    released(me);
     steered(|steer, now| steer.left(now, me.seat()));
 }
 
@@ -305,7 +382,7 @@ pub fn forked() {
         give_up();
     }
     queue::forked();
-    ticks::forked();
+    keeper::forked();
     if was == state::STEERED || was == state::WATCHED {
         begin();
         with_me(acquired);

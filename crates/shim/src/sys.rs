@@ -1,9 +1,18 @@
 //! System calls, without a C library in between: none of them touches `errno`.
 
+mod memory;
+mod sleep;
+
 use core::arch::asm;
 
 use deconvoy_gil::{AtomicU32, Cores, System};
 use deconvoy_policy::Nanos;
+
+#[cfg(feature = "mutexes")]
+pub use self::memory::copy_memory;
+use self::memory::map;
+pub use self::memory::{map_anonymous, peek, zero_pages};
+pub use self::sleep::{interrupt, keep_interrupts, sleep_exactly, wait_readable};
 
 #[cfg(target_arch = "x86_64")]
 mod number {
@@ -178,10 +187,41 @@ impl System for Linux {
     }
 
     fn allow(&self, cores: &Cores) -> bool {
-        let (bytes, place) = (size_of::<Cores>(), cores.as_ptr() as usize);
-        // SAFETY: the kernel reads `bytes` of `cores`.
-        unsafe { syscall(number::SCHED_SETAFFINITY, [0, bytes, place, 0, 0, 0]) == 0 }
+        allow(0, cores)
     }
+}
+
+/// As Linux is to another thread of this process, with this native id.
+#[derive(Clone, Copy)]
+pub struct OfThread(pub u32);
+
+impl System for OfThread {
+    fn now(&self) -> Nanos {
+        Linux.now()
+    }
+
+    fn futex_wait(&self, word: &AtomicU32, expected: u32, deadline: Option<Nanos>) {
+        Linux.futex_wait(word, expected, deadline);
+    }
+
+    fn futex_wake(&self, word: &AtomicU32, count: u32) {
+        Linux.futex_wake(word, count);
+    }
+
+    fn allowed(&self) -> Option<Cores> {
+        affinity_of(self.0)
+    }
+
+    fn allow(&self, cores: &Cores) -> bool {
+        allow(self.0, cores)
+    }
+}
+
+/// Lets a thread run on these cores only; 0: the calling one. Whether it does.
+fn allow(thread: u32, cores: &Cores) -> bool {
+    let (bytes, place) = (size_of::<Cores>(), cores.as_ptr() as usize);
+    // SAFETY: the kernel reads `bytes` of `cores`.
+    unsafe { syscall(number::SCHED_SETAFFINITY, [thread as usize, bytes, place, 0, 0, 0]) == 0 }
 }
 
 /// What a thread of this process, by its native id, has used of a processor.
@@ -235,66 +275,6 @@ pub fn thread_pointer() -> usize {
     pointer
 }
 
-/// A signal that Ruby itself ends waits with, and that does nothing else.
-const SIGVTALRM: usize = 26;
-const VTALRM_MASK: u64 = 1 << (SIGVTALRM - 1);
-
-/// Ends a wait of [`wait_readable`] of a thread of this process.
-pub fn interrupt(thread: u32) {
-    // SAFETY: a signal with a handler, for a thread of this process, or for none.
-    unsafe { syscall(number::TGKILL, [pid() as usize, thread as usize, SIGVTALRM, 0, 0, 0]) };
-}
-
-/// Short sleeps of the calling thread take as long as they are to, not 50 us more.
-pub fn sleep_exactly() {
-    const PR_SET_TIMERSLACK: usize = 29;
-    const SLACK_NS: usize = 1_000;
-    // SAFETY: it sets a number of the calling thread's.
-    unsafe { syscall(number::PRCTL, [PR_SET_TIMERSLACK, SLACK_NS, 0, 0, 0, 0]) };
-}
-
-/// The signals that the calling thread keeps waiting.
-#[derive(Clone, Copy)]
-pub struct Kept(u64);
-
-/// From here to `restore` the signal of [`interrupt`] comes in [`wait_readable`] only.
-pub fn keep_interrupts() -> Kept {
-    const BLOCK: usize = 0;
-    let (more, mut before) = (VTALRM_MASK, 0u64);
-    let (more, place) = (&raw const more as usize, &raw mut before as usize);
-    // SAFETY: the kernel reads one mask and writes the other.
-    unsafe { syscall(number::RT_SIGPROCMASK, [BLOCK, more, place, size_of::<u64>(), 0, 0]) };
-    Kept(before)
-}
-
-impl Kept {
-    pub fn restore(self) {
-        const SET: usize = 2;
-        let mask = &raw const self.0 as usize;
-        // SAFETY: the kernel reads the mask.
-        unsafe { syscall(number::RT_SIGPROCMASK, [SET, mask, 0, size_of::<u64>(), 0, 0]) };
-    }
-}
-
-/// Waits until a file has something to read, for so long (`None`: for ever), or until the thread is
-/// interrupted.
-pub fn wait_readable(file: i32, limit: Option<Nanos>, kept: Kept) {
-    #[repr(C)]
-    struct Poll {
-        file: i32,
-        events: i16,
-        found: i16,
-    }
-    const READABLE: i16 = 1;
-    let mut poll = Poll { file, events: READABLE, found: 0 };
-    let limit = limit.map(Timespec::at);
-    let limit = limit.as_ref().map_or(0, |limit| &raw const *limit as usize);
-    let mask = kept.0 & !VTALRM_MASK;
-    let (place, mask) = (&raw mut poll as usize, &raw const mask as usize);
-    // SAFETY: the kernel reads and writes what lives as long as the call.
-    unsafe { syscall(number::PPOLL, [place, 1, limit, mask, size_of::<u64>(), 0]) };
-}
-
 /// The name that the kernel knows the calling thread by, zero-padded.
 pub fn thread_name() -> [u8; 16] {
     const PR_GET_NAME: usize = 16;
@@ -316,29 +296,6 @@ pub fn cores() -> u32 {
         return 1;
     }
     mask.iter().map(|word| word.count_ones()).sum::<u32>().max(1)
-}
-
-/// Fresh zeroed memory, of which only what is touched takes room; `None` when there is none.
-pub fn map_anonymous(bytes: usize) -> Option<*mut u8> {
-    const PRIVATE_ANONYMOUS_NORESERVE: usize = 0x02 | 0x20 | 0x4000;
-    map(bytes, PRIVATE_ANONYMOUS_NORESERVE, usize::MAX)
-}
-
-/// Makes the memory of [`map_anonymous`] all zeroes again. Whether it could.
-///
-/// # Safety
-/// `at` came from there, with `bytes`, and nobody uses what was in it.
-pub unsafe fn zero_pages(at: *mut u8, bytes: usize) -> bool {
-    const DONTNEED: usize = 4;
-    // SAFETY: as the caller says.
-    unsafe { syscall(number::MADVISE, [at as usize, bytes, DONTNEED, 0, 0, 0]) == 0 }
-}
-
-fn map(bytes: usize, flags: usize, file: usize) -> Option<*mut u8> {
-    const READ_WRITE: usize = 3;
-    // SAFETY: a new mapping at a place of the kernel's choice harms nothing.
-    let at = unsafe { syscall(number::MMAP, [0, bytes, READ_WRITE, flags, file, 0]) };
-    (at > 0).then_some(at as *mut u8)
 }
 
 /// Makes a new file of `bytes` and maps it; `None` when it exists or anything fails. `path` ends
@@ -388,47 +345,6 @@ pub fn read_file(path: &[u8], place: &mut [u8]) -> usize {
     // SAFETY: the descriptor is ours.
     unsafe { syscall(number::CLOSE, [file, 0, 0, 0, 0, 0]) };
     length
-}
-
-/// Copies memory of this process that may not be there, as far as it is; how many bytes.
-///
-/// # Safety
-/// `to` is `bytes` bytes that nobody else writes.
-#[cfg(feature = "mutexes")]
-pub unsafe fn copy_memory(from: usize, to: *mut u8, bytes: usize) -> usize {
-    let here = [to as usize, bytes];
-    let there = [from, bytes];
-    let (local, remote) = (here.as_ptr() as usize, there.as_ptr() as usize);
-    // SAFETY: the kernel writes to the place only and answers a bad address with an error.
-    let read =
-        unsafe { syscall(number::PROCESS_VM_READV, [pid() as usize, local, 1, remote, 1, 0]) };
-    usize::try_from(read).unwrap_or(0)
-}
-
-/// Reads memory of this process that may not be there.
-pub fn peek<const WORDS: usize>(address: usize) -> Option<[u64; WORDS]> {
-    let mut words = [0u64; WORDS];
-    let bytes = size_of_val(&words);
-    let here = [words.as_mut_ptr() as usize, bytes];
-    let there = [address, bytes];
-    let (local, remote) = (here.as_ptr() as usize, there.as_ptr() as usize);
-    // SAFETY: the kernel writes to `words` only and answers a bad address with an error.
-    let read =
-        unsafe { syscall(number::PROCESS_VM_READV, [pid() as usize, local, 1, remote, 1, 0]) };
-    if usize::try_from(read) == Ok(bytes) {
-        return Some(words);
-    }
-    // Forbidden by a sandbox, it may be: memory around a lock that lies on one page with the lock
-    // itself is there.
-    const PAGE: usize = 4096;
-    const EPERM: isize = -1;
-    const ENOSYS: isize = -38;
-    let on_one_page = address / PAGE == (address + bytes) / PAGE;
-    if (read == EPERM || read == ENOSYS) && on_one_page && address.is_multiple_of(8) {
-        // SAFETY: the caller's lock is on this page (see `locks::looks_like_one`).
-        return Some(unsafe { (address as *const [u64; WORDS]).read_volatile() });
-    }
-    None
 }
 
 /// Ends the program at once, with a signal that leaves a core file.

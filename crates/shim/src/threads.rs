@@ -37,10 +37,14 @@ pub struct Slot {
     pub made_by: AtomicU64,
     /// 1: it wants Ruby's lock, and has not taken it yet.
     pub wants: AtomicU32,
-    /// What it is doing at Ruby's lock: see `ruby/ticks.rs`.
+    /// What it is doing at Ruby's lock: see `ruby/ticks.rs`; before 3.3, 1: it lets others go first.
     pub doing: AtomicU32,
+    /// How often in a row it has yielded that lock as soon as it had it.
+    pub yielded: AtomicU32,
     /// The condition variable that it waits on for that, where each thread has its own.
     pub cond: AtomicUsize,
+    /// How often it has looked in that wait whether the holder was asked.
+    pub tries: AtomicU32,
     next_free: AtomicU32,
 }
 
@@ -60,7 +64,9 @@ impl Slot {
             made_by: AtomicU64::new(0),
             wants: AtomicU32::new(0),
             doing: AtomicU32::new(0),
+            yielded: AtomicU32::new(0),
             cond: AtomicUsize::new(0),
+            tries: AtomicU32::new(0),
             next_free: AtomicU32::new(0),
         }
     }
@@ -174,7 +180,9 @@ fn begin(me: Me) {
     slot.made_by.store(0, Ordering::Relaxed);
     slot.wants.store(0, Ordering::Relaxed);
     slot.doing.store(0, Ordering::Relaxed);
+    slot.yielded.store(0, Ordering::Relaxed);
     slot.cond.store(0, Ordering::Relaxed);
+    slot.tries.store(0, Ordering::Relaxed);
     if let Some(parker) = PARKERS.get(me.who.0 as usize) {
         parker.forget();
     }

@@ -35,7 +35,7 @@ fn with(policy: &str, test: impl FnOnce(&mut Steer<'_, &mut Log>)) -> Vec<String
     let mut waiting = zeroes();
     let mut log = Log::default();
     let policy = Spec::parse(policy).unwrap().build(DRIVER, &mut slots);
-    test(&mut Steer::new(policy, &mut known, &mut waiting, &mut log));
+    test(&mut Steer::new(policy, &mut known, &mut waiting, 2, &mut log));
     log.0
 }
 
@@ -48,14 +48,14 @@ const MORE: u32 = 9;
 #[test]
 fn one_that_goes_first_has_the_holder_asked_at_once() {
     with("priority", |steer| {
-        steer.acquired(at(0), seat(5));
+        steer.acquired(at(0), seat(5), None);
         assert!(!steer.asks());
         steer.arrives(at(10), seat(0));
         assert!(steer.asks());
-        steer.released(at(20), seat(5));
+        steer.released(at(20), seat(5), None);
         assert!(!steer.asks());
         assert_eq!(steer.next(), Some(WaiterId(0)));
-        steer.acquired(at(30), seat(0));
+        steer.acquired(at(30), seat(0), None);
         assert_eq!(steer.next(), None);
         assert_eq!(steer.holder(), Some(WaiterId(0)));
     });
@@ -64,15 +64,15 @@ fn one_that_goes_first_has_the_holder_asked_at_once() {
 #[test]
 fn who_was_called_and_was_not_let_arrives_again() {
     let log = with("priority", |steer| {
-        steer.acquired(at(0), seat(5));
+        steer.acquired(at(0), seat(5), None);
         steer.arrives(at(1), seat(6));
         steer.arrives(at(2), seat(0));
-        steer.released(at(3), seat(5));
+        steer.released(at(3), seat(5), None);
         assert_eq!(steer.next(), Some(WaiterId(0)));
         // The lock's own queue is another one.
-        steer.acquired(at(4), seat(6));
+        steer.acquired(at(4), seat(6), None);
         assert!(steer.asks());
-        steer.released(at(5), seat(6));
+        steer.released(at(5), seat(6), None);
         assert_eq!(steer.next(), Some(WaiterId(0)));
     });
     let arrivals = log.iter().filter(|one| one.starts_with("Arrive { who: WaiterId(0)"));
@@ -84,8 +84,8 @@ fn who_finds_the_lock_free_takes_it_unnoticed() {
     let log = with("priority", |steer| {
         for round in 0..10 {
             steer.arrives(at(10 * round), seat(0));
-            steer.acquired(at(10 * round + 1), seat(0));
-            steer.released(at(10 * round + 2), seat(0));
+            steer.acquired(at(10 * round + 1), seat(0), None);
+            steer.released(at(10 * round + 2), seat(0), None);
         }
     });
     assert!(!log.iter().any(|one| one.starts_with("Arrive")));
@@ -94,9 +94,9 @@ fn who_finds_the_lock_free_takes_it_unnoticed() {
 #[test]
 fn a_holder_that_was_thought_gone_is_asked_after_a_while() {
     with("priority", |steer| {
-        steer.acquired(at(0), seat(MORE));
+        steer.acquired(at(0), seat(MORE), None);
         // It said that it would wait, and went on.
-        steer.released(at(1), seat(MORE));
+        steer.released(at(1), seat(MORE), None);
         steer.arrives(at(2), seat(0));
         assert_eq!(steer.next_timer(), Some(at(2).after(UNTAKEN)));
         steer.look(at(500));
@@ -108,10 +108,159 @@ fn a_holder_that_was_thought_gone_is_asked_after_a_while() {
 }
 
 #[test]
+fn one_that_came_back_is_not_taken_for_the_holder() {
+    let log = with("priority", |steer| {
+        steer.acquired(at(0), seat(0), None);
+        steer.released(at(1), seat(0), None);
+        // Another one was called, and takes its time.
+        steer.arrives(at(2), seat(0));
+        steer.look(at(2).after(UNTAKEN));
+        assert_eq!(steer.holder(), None);
+        steer.acquired(at(3_000), seat(MORE), None);
+        assert!(steer.asks());
+    });
+    assert!(log.iter().any(|one| one.starts_with("Arrive { who: WaiterId(0)")));
+}
+
+#[test]
+fn who_has_it_and_wakes_up_yet_is_asked_already() {
+    let log = with("priority", |steer| {
+        steer.acquired(at(0), seat(0), None);
+        steer.arrives(at(1), seat(MORE));
+        steer.released(at(2), seat(0), None);
+        steer.handed(seat(MORE));
+        assert_eq!(steer.holder(), None);
+        steer.arrives(at(3), seat(0));
+        assert_eq!(steer.holder(), Some(WaiterId(MORE)));
+        assert!(steer.asks());
+        steer.acquired(at(4), seat(MORE), None);
+        assert!(steer.asks());
+    });
+    assert_eq!(log.iter().filter(|one| one.starts_with("Acquire")).count(), 2);
+}
+
+/// Two compute, on core 3, and wait; one that does not has the lock now.
+fn two_compute(steer: &mut Steer<'_, &mut Log>) -> Nanos {
+    let (mut now, mut holder, mut other) = (at(0), seat(5), seat(6));
+    steer.acquired(now, seat(MORE), Some(1));
+    steer.released(now, seat(MORE), Some(1));
+    steer.acquired(now, holder, Some(3));
+    steer.arrives(now, other);
+    for _ in 0..20 {
+        now = now.after(Nanos::from_millis(10));
+        steer.look(now);
+        assert!(steer.asks());
+        steer.released(now, holder, Some(3));
+        steer.acquired(now, other, Some(3));
+        steer.arrives(now, holder);
+        (holder, other) = (other, holder);
+    }
+    steer.arrives(now, seat(MORE));
+    steer.released(now, holder, Some(3));
+    steer.acquired(now, seat(MORE), Some(1));
+    steer.arrives(now, holder);
+    now.after(Nanos::from_micros(5))
+}
+
+#[test]
+fn those_that_compute_succeed_each_other_on_one_core() {
+    with("adaptive", |steer| {
+        let now = two_compute(steer);
+        for (who, keep) in [(5, Keep::On(3)), (6, Keep::On(3)), (MORE, Keep::Anywhere)] {
+            assert_eq!(steer.keep_of(WaiterId(who)), keep);
+        }
+        assert_eq!(steer.keep_of_asker(Some(1), 0), Keep::Anywhere);
+        steer.released(now, seat(MORE), Some(1));
+        steer.acquired(now, seat(5), Some(3));
+        let kept = |here| [0, 1].map(|tries| steer.keep_of_asker(Some(here), tries));
+        assert_eq!(kept(1), [Keep::On(1), Keep::Off(1)]);
+        assert_eq!(kept(3), [Keep::Off(3), Keep::On(3)]);
+        assert_eq!(steer.keep_of_asker(None, 0), Keep::Anywhere);
+    });
+}
+
+#[test]
+fn who_is_about_to_come_back_is_waited_for() {
+    with("adaptive", |steer| {
+        let mut now = two_compute(steer);
+        // It is known for coming back soon.
+        for _ in 0..20 {
+            steer.released(now, seat(MORE), Some(1));
+            now = now.after(Nanos::from_micros(5));
+            steer.acquired(now, seat(MORE), Some(1));
+            now = now.after(Nanos::from_micros(5));
+        }
+        steer.released(now, seat(MORE), Some(1));
+        let begun = now;
+        while let Whose::Undecided(until) = steer.whose(now) {
+            now = until;
+            steer.look(now);
+        }
+        assert!(now > begun && now.since(begun) < Nanos::from_micros(100));
+        assert!(matches!(steer.whose(now), Whose::Of(WaiterId(5 | 6))));
+    });
+}
+
+#[test]
+fn who_lets_others_go_first_has_nobody_asked_for_a_while() {
+    with("priority", |steer| {
+        steer.acquired(at(0), seat(0), None);
+        steer.arrives(at(1), seat(MORE));
+        steer.released(at(2), seat(0), None);
+        steer.passes(at(3), seat(0));
+        steer.acquired(at(4), seat(MORE), None);
+        steer.look(at(2_000));
+        assert!(!steer.asks());
+        steer.look(at(3).after(PASS));
+        assert!(steer.asks());
+        assert!(steer.is_voluntary(WaiterId(MORE)));
+        steer.released(at(6_000), seat(MORE), None);
+        assert!(!steer.is_voluntary(WaiterId(MORE)));
+    });
+}
+
+#[test]
+fn who_lets_others_go_first_is_next_when_they_give_it_up() {
+    with("priority", |steer| {
+        steer.acquired(at(0), seat(0), None);
+        steer.arrives(at(1), seat(MORE));
+        steer.released(at(2), seat(0), None);
+        steer.passes(at(3), seat(0));
+        steer.acquired(at(4), seat(MORE), None);
+        steer.released(at(500), seat(MORE), None);
+        assert_eq!(steer.next(), Some(WaiterId(0)));
+    });
+}
+
+#[test]
+fn a_lock_is_kept_only_for_whom_it_was_granted_to() {
+    for (policy, whose) in
+        [("timeout", Whose::Quickest(WaiterId(6))), ("fifo", Whose::Of(WaiterId(6)))]
+    {
+        with(policy, |steer| {
+            steer.acquired(at(0), seat(5), None);
+            steer.arrives(at(1), seat(6));
+            steer.released(at(2), seat(5), None);
+            assert_eq!(steer.whose(at(2)), whose, "{policy}");
+        });
+    }
+}
+
+#[test]
+fn a_lock_that_nobody_waits_for_is_anyones() {
+    with("adaptive", |steer| {
+        assert_eq!(steer.whose(at(0)), Whose::Anyones);
+        steer.acquired(at(0), seat(5), None);
+        steer.released(at(1), seat(5), None);
+        assert_eq!(steer.whose(at(1)), Whose::Anyones);
+    });
+}
+
+#[test]
 fn timers_run_out_where_nobody_else_keeps_them() {
     with("timeout:5ms", |steer| {
         steer.set_interval(at(0), Nanos::from_millis(100));
-        steer.acquired(at(0), seat(5));
+        steer.acquired(at(0), seat(5), None);
         steer.arrives(at(1), seat(6));
         let timer = steer.next_timer().unwrap();
         steer.look(Nanos(timer.0 - 1));
@@ -124,12 +273,12 @@ fn timers_run_out_where_nobody_else_keeps_them() {
 #[test]
 fn one_that_ends_is_neither_next_nor_the_holder() {
     with("priority", |steer| {
-        steer.acquired(at(0), seat(5));
+        steer.acquired(at(0), seat(5), None);
         steer.arrives(at(1), seat(0));
         steer.left(at(2), seat(0));
-        steer.released(at(3), seat(5));
+        steer.released(at(3), seat(5), None);
         assert_eq!(steer.next(), None);
-        steer.acquired(at(4), seat(6));
+        steer.acquired(at(4), seat(6), None);
         steer.left(at(5), seat(6));
         assert_eq!(steer.holder(), None);
     });
@@ -151,16 +300,25 @@ fn any_order_of_events_is_told_in_an_order_that_a_policy_understands() {
             for round in 0..5_000 {
                 let now = at(7 * round);
                 let one = seat(random(12));
-                match random(5) {
+                match random(7) {
+                    5 => steer.handed(one),
+                    6 => {
+                        steer.released(now, one, None);
+                        steer.passes(now, one);
+                    }
                     0 | 1 => steer.arrives(now, one),
-                    2 => steer.acquired(now, one),
-                    3 => steer.released(now, one),
+                    2 => steer.acquired(now, one, None),
+                    3 => steer.released(now, one, None),
                     _ if random(50) == 0 => steer.left(now, one),
                     _ => steer.look(now),
                 }
                 assert_eq!(
                     steer.called,
                     steer.waiting.iter().filter(|one| one.state == CALLED).count()
+                );
+                assert_eq!(
+                    steer.passed,
+                    steer.waiting.iter().filter(|one| one.state == PASSED).count()
                 );
             }
         });

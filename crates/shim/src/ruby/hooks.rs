@@ -4,9 +4,9 @@
 use core::arch::naked_asm;
 use core::ffi::c_void;
 
-use super::ticks;
+use super::{keeper, ticks};
 use crate::hooks::Target;
-use crate::{config, real, ruby};
+use crate::{real, ruby};
 
 /// `pthread_mutex_unlock`: all of a program's come here, so one look, and on to the C library.
 ///
@@ -153,8 +153,8 @@ pub unsafe extern "C" fn epoll_wait() {
 }
 
 unsafe extern "C" fn plan_epoll(caller: usize) -> Target {
-    if config::is_on() && ticks::is_time_keeper(caller) {
-        return ticks::keep_time as Target;
+    if keeper::is_time_keeper(caller) {
+        return keeper::keep_time as Target;
     }
     real::EPOLL_WAIT.get()
 }

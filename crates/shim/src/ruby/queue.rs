@@ -15,17 +15,20 @@
 //! the signal of a release goes to whom the policy chooses.
 
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use deconvoy_gil::System;
-use deconvoy_policy::Nanos;
+use deconvoy_gil::{Keep, System, UNTAKEN, Whose};
+use deconvoy_policy::{Nanos, WaiterId};
 
-use super::{Kin, MUTEX, Wish, acquired, arrives, begin, kin, released, steered, wish};
+use super::{
+    Kin, MUTEX, Wish, acquired, arrives, begin, is_inside, keep_other, kin, looks_again,
+    place_to_look, released, steered, wakes, wish,
+};
 use crate::host::with_me;
 use crate::layout::COND_BYTES;
-use crate::sys::{Linux, Timespec};
+use crate::real::{self, ETIMEDOUT};
+use crate::sys::{self, Linux, Timespec};
 use crate::threads::{Me, other};
-use crate::{real, sys};
 
 /// `rb_global_vm_lock_t`, in bytes from its mutex; the same from 2.6 to 3.2.
 const OWNER: usize = 8; // before
@@ -39,13 +42,14 @@ static HELD: AtomicUsize = AtomicUsize::new(0);
 /// The condition variable of the waiter that keeps time; 0: none does.
 static TIMER: AtomicUsize = AtomicUsize::new(0);
 
+/// Who that is, as number + 1.
+static TIMER_WHO: AtomicU32 = AtomicU32::new(0);
+
 /// When it looks again by itself.
 static WAKES: AtomicU64 = AtomicU64::new(0);
 
 /// Whom a signal goes to. Written and read with the lock's mutex held.
 static CHOSEN: AtomicUsize = AtomicUsize::new(0);
-
-const ETIMEDOUT: c_int = 110;
 
 /// When the present holder's slice may be marked as over, and how much later again. Written and read
 /// with the lock's mutex held.
@@ -65,7 +69,8 @@ static CANDIDATES_NEXT: AtomicUsize = AtomicUsize::new(0);
 /// Ruby makes those of its lock, and then fills in the rest. If that is so when the main thread makes
 /// the next one, it has the lock: it starts a thread.
 pub fn cond_initialised(address: usize, is_second: bool) {
-    if kin() != Kin::Queue || MUTEX.load(Ordering::Relaxed) != 0 {
+    let matters = is_second || CANDIDATES_NEXT.load(Ordering::Relaxed) > 0;
+    if !matters || MUTEX.load(Ordering::Relaxed) != 0 || kin() != Kin::Queue {
         return;
     }
     let found = candidates().find(|&mutex| is_a_lock(mutex));
@@ -99,7 +104,8 @@ fn find(mutex: usize) -> bool {
 
 /// Before a wait with a time limit, if the lock is not known: is it for that?
 pub fn discover(cond: usize, mutex: usize) {
-    if kin() != Kin::Queue || MUTEX.load(Ordering::Relaxed) != 0 {
+    // There are candidates in a Ruby of this kind only.
+    if CANDIDATES_NEXT.load(Ordering::Relaxed) == 0 || MUTEX.load(Ordering::Relaxed) != 0 {
         return;
     }
     let from = cond.wrapping_sub(mutex);
@@ -127,7 +133,7 @@ fn is_a_lock(mutex: usize) -> bool {
 }
 
 pub fn is_found() -> bool {
-    kin() == Kin::Queue && MUTEX.load(Ordering::Relaxed) != 0
+    MUTEX.load(Ordering::Relaxed) != 0 && kin() == Kin::Queue
 }
 
 fn owner() -> usize {
@@ -135,15 +141,6 @@ fn owner() -> usize {
     // SAFETY: a word of the lock's struct, which lives as long as the process; the calling thread
     // holds the mutex that guards it.
     unsafe { (at as *const usize).read_volatile() }
-}
-
-/// Whether the calling thread holds the lock's mutex.
-fn is_inside(me: Me) -> bool {
-    let mutex = MUTEX.load(Ordering::Relaxed);
-    // SAFETY: Ruby has made this mutex, and never destroys it.
-    mutex != 0
-        && unsafe { real::Mutex(mutex as *mut c_void).owner() }
-            == me.slot.native_id.load(Ordering::Relaxed)
 }
 
 /// Before the lock's mutex is let go of.
@@ -156,6 +153,7 @@ pub fn unlocks() {
             HELD.store(owner, Ordering::Relaxed);
             DUE.store(0, Ordering::Relaxed);
             STEP.store(AGAIN.0, Ordering::Relaxed);
+            me.slot.doing.store(0, Ordering::Relaxed);
             hurry(acquired(me));
         }
     });
@@ -175,9 +173,13 @@ pub fn waits(cond: usize) -> bool {
         if me.slot.holds.load(Ordering::Relaxed) > 0 {
             gives_up(me);
         }
-        if is_for_it && me.slot.wants.swap(1, Ordering::Relaxed) == 0 {
+        if !is_for_it {
+            let by_itself = steered(|steer, _| steer.is_voluntary(me.who)) == Some(true);
+            me.slot.doing.store(u32::from(by_itself), Ordering::Relaxed);
+        } else if me.slot.wants.swap(1, Ordering::Relaxed) == 0 {
+            let passes = me.slot.doing.swap(0, Ordering::Relaxed) != 0;
             me.slot.cond.store(cond, Ordering::Relaxed);
-            hurry(arrives(me));
+            hurry(arrives(me, passes));
         }
     });
     is_for_it
@@ -185,10 +187,25 @@ pub fn waits(cond: usize) -> bool {
 
 /// The waiter that keeps time looks again, if it would look too late.
 fn hurry(wish: Wish) {
-    let timer = TIMER.load(Ordering::Relaxed);
-    if timer != 0 && (wish.asks || wish.timer.0 < WAKES.load(Ordering::Relaxed)) {
-        real::signal(timer);
+    if wish.asks || wish.timer.0 < WAKES.load(Ordering::Relaxed) {
+        prod(0);
     }
+}
+
+/// The waiter that keeps time looks now; `tries`: how often it was told to and did not.
+fn prod(tries: u32) {
+    let timer = TIMER.load(Ordering::Relaxed);
+    if timer == 0 {
+        return;
+    }
+    let number = TIMER_WHO.load(Ordering::Relaxed).checked_sub(1);
+    let keep = place_to_look(tries);
+    if keep != Keep::Anywhere
+        && let Some(who) = number.and_then(|number| other(WaiterId(number)))
+    {
+        keep_other(who, keep);
+    }
+    real::signal(timer);
 }
 
 /// A signal. Whether it goes to another one.
@@ -203,13 +220,29 @@ pub fn signals(cond: usize) -> bool {
             return false;
         }
         gives_up(me);
-        let next = steered(|steer, _| steer.next()).flatten().and_then(other);
-        let waits = next.filter(|next| next.slot.wants.load(Ordering::Relaxed) == 1);
-        let chosen = waits.map_or(0, |next| next.slot.cond.load(Ordering::Relaxed));
+        let chosen = match whose() {
+            Whose::Of(next) | Whose::Quickest(next) => call(next),
+            // It sees to it that somebody gets it in time.
+            Whose::Undecided(_) => TIMER.load(Ordering::Relaxed),
+            Whose::Anyones => 0,
+        };
         CHOSEN.store(chosen, Ordering::Relaxed);
         chosen != 0 && chosen != cond
     });
     is_redirected.unwrap_or(false)
+}
+
+fn whose() -> Whose {
+    steered(|steer, now| steer.whose(now)).unwrap_or(Whose::Anyones)
+}
+
+/// What a waiter that is to have the lock waits on; 0: it does not wait.
+fn call(who: WaiterId) -> usize {
+    let next = other(who).filter(|next| next.slot.wants.load(Ordering::Relaxed) == 1);
+    next.map_or(0, |next| {
+        wakes(next, false);
+        next.slot.cond.load(Ordering::Relaxed)
+    })
 }
 
 pub unsafe extern "C" fn signal_chosen(_: *mut c_void) -> c_int {
@@ -225,28 +258,125 @@ pub unsafe extern "C" fn keep_time(
 ) -> c_int {
     // SAFETY: as the caller of the C library's function says.
     let deadline = unsafe { (*deadline).nanos() };
+    let number = with_me(|me| me.who.0 + 1).unwrap_or(0);
+    TIMER_WHO.store(number, Ordering::Relaxed);
     TIMER.store(cond as usize, Ordering::Relaxed);
-    let result = loop {
-        let Wish { asks, timer } = steered(wish).unwrap_or(Wish::NONE);
-        let now = Linux.now();
-        if owner() == 0 {
-            break 0;
-        }
-        if now >= deadline || (asks && now >= due()) {
-            if asks {
-                marked(now);
-            }
-            break ETIMEDOUT;
-        }
-        let until = if asks { due().min(deadline) } else { deadline };
-        let until = until.min(timer);
-        WAKES.store(until.0, Ordering::Relaxed);
-        let until = Timespec::at(until);
-        // SAFETY: the caller's condition variable and mutex, which it holds.
-        unsafe { real::timed_wait(cond, mutex, &until) };
-    };
+    let result = wait_in_line(cond, mutex, Some(deadline));
     TIMER.store(0, Ordering::Relaxed);
     result
+}
+
+/// The wait of any other waiter.
+pub unsafe extern "C" fn wait(cond: *mut c_void, mutex: *mut c_void) -> c_int {
+    wait_in_line(cond, mutex, None)
+}
+
+/// The wait of one that has yielded until another one has the lock. It takes a lock that it finds free,
+/// whoever was called.
+pub unsafe extern "C" fn wait_for_switch(cond: *mut c_void, mutex: *mut c_void) -> c_int {
+    // SAFETY: the caller's condition variable and mutex, which it holds.
+    let result = unsafe { real::wait(cond, mutex) };
+    let is_anothers = || {
+        let is_anothers = with_me(|me| match whose() {
+            Whose::Of(who) => who != me.who,
+            Whose::Undecided(_) => true,
+            Whose::Quickest(_) | Whose::Anyones => false,
+        });
+        owner() == 0 && is_anothers == Some(true)
+    };
+    let end = Linux.now().after(UNTAKEN);
+    let mut pause = SWITCH_PAUSE;
+    while is_anothers() && Linux.now() < end {
+        // SAFETY: as above.
+        unsafe { real::timed_wait(cond, mutex, &Timespec::at(Linux.now().after(pause))) };
+        pause = Nanos(2 * pause.0);
+    }
+    result
+}
+
+/// One that has yielded looks so soon again whether the lock was taken.
+const SWITCH_PAUSE: Nanos = Nanos::from_micros(100);
+
+/// Waits until the lock is free and the calling thread may take it; or there is something for Ruby to
+/// do: the slice or `deadline` is over, for the one that keeps time; others are woken for any reason.
+fn wait_in_line(cond: *mut c_void, mutex: *mut c_void, deadline: Option<Nanos>) -> c_int {
+    let mut kept = None;
+    let mut is_woken = false;
+    loop {
+        let next = with_me(|me| match (owner(), deadline) {
+            (0, _) => when_free(me, &mut kept),
+            (_, Some(deadline)) => {
+                kept = None;
+                when_asked_to_look(deadline)
+            }
+            // A signal may have come when its time was over: Ruby looks what it was for.
+            (_, None) if is_woken => Next::Return(0),
+            (_, None) => Next::Wait(looks_again(me, prod)),
+        });
+        let until = match next.unwrap_or(Next::Return(0)) {
+            Next::Return(result) => return result,
+            Next::Wait(until) => until,
+        };
+        if deadline.is_some() {
+            WAKES.store(until.unwrap_or(Nanos::MAX).0, Ordering::Relaxed);
+        }
+        // SAFETY: the caller's condition variable and mutex, which it holds.
+        unsafe {
+            match until {
+                Some(until) => real::timed_wait(cond, mutex, &Timespec::at(until)),
+                None => real::wait(cond, mutex),
+            }
+        };
+        is_woken = true;
+    }
+}
+
+enum Next {
+    Return(c_int),
+    /// Until then, if nobody wakes it.
+    Wait(Option<Nanos>),
+}
+
+/// A waiter looks at the free lock. `kept`: for whom it is free, if that is decided, and since when.
+fn when_free(me: Me, kept: &mut Option<(Option<WaiterId>, Nanos)>) -> Next {
+    let seen = steered(|steer, now| {
+        let before = steer.next();
+        steer.look(now);
+        (before, steer.whose(now), now)
+    });
+    let Some((before, whose, now)) = seen else { return Next::Return(0) };
+    let (who, until) = match whose {
+        Whose::Of(who) if who != me.who => (Some(who), Nanos::MAX),
+        Whose::Undecided(until) => (None, until),
+        Whose::Of(_) | Whose::Quickest(_) | Whose::Anyones => return Next::Return(0),
+    };
+    let (_, since) = *kept.insert(kept.filter(|one| one.0 == who).unwrap_or((who, now)));
+    let end = since.after(UNTAKEN);
+    if now >= end {
+        return Next::Return(0);
+    }
+    // Whoever let go of it has called the one that was chosen then.
+    if let Some(who) = who.filter(|_| before != who) {
+        match call(who) {
+            0 => return Next::Return(0),
+            cond => real::signal(cond),
+        }
+    }
+    Next::Wait(Some(until.min(end)))
+}
+
+/// The one that keeps time looks at the holder.
+fn when_asked_to_look(deadline: Nanos) -> Next {
+    let Wish { asks, timer } = steered(wish).unwrap_or(Wish::NONE);
+    let now = Linux.now();
+    if now >= deadline || (asks && now >= due()) {
+        if asks {
+            marked(now);
+        }
+        return Next::Return(ETIMEDOUT);
+    }
+    let until = if asks { due().min(deadline) } else { deadline };
+    Next::Wait(Some(until.min(timer)))
 }
 
 /// When the slice of the present holder may be marked as over (again).

@@ -1,23 +1,23 @@
 //! Ruby from 3.3 on: a thread keeps time for all (`timer_thread_func`), and there is a hook for what
 //! threads do.
 //!
-//! As long as somebody waits, the time-keeper waits 10 ms at a time for events, and when there were
-//! none it adds a tick to the holder's slice, which is over after ten. So, when the policy asks, its
-//! wait ends at once, with none, until the slice is over. Who is next is Ruby's to say: the first
-//! that came. If that is another one that computes, it is asked at once, too.
+//! What the time-keeper does is in `keeper`. Who is next is Ruby's to say: the first that came. If that is
+//! another one that computes, it is asked at once, too.
 
 use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
-use core::hint::spin_loop;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use deconvoy_gil::{Guard, System};
-use deconvoy_policy::{Nanos, WaiterId};
+use deconvoy_gil::Guard;
+use deconvoy_policy::WaiterId;
 
-use super::{Kin, Wish, acquired, arrives, begin, give_up, kin, released, steered, wish};
+use super::{
+    Kin, acquired, arrives, begin, give_up, is_inside, keeper, kin, looks_again, released, steered,
+    wakes, wish,
+};
 use crate::host::with_me;
 use crate::real::{self, Real};
-use crate::sys::{self, Linux};
+use crate::sys::Timespec;
 use crate::threads::{self, Me, other};
 use crate::{config, loader};
 
@@ -39,44 +39,6 @@ const RESUMED: u32 = 1 << 2;
 const SUSPENDED: u32 = 1 << 3;
 const EXITED: u32 = 1 << 4;
 
-/// How long the time-keeper waits between two ticks of a slice that is to end: so long for so many
-/// ticks, then for the next. A holder that does not look for as long is in C code.
-const PACES: [(u32, Nanos); 5] = [
-    (40, Nanos::from_micros(2)),
-    (40, Nanos::from_micros(25)),
-    (40, Nanos::from_micros(250)),
-    (40, Nanos::from_millis(1)),
-    (u32::MAX, Nanos::from_millis(10)),
-];
-
-/// Waits that are shorter are spent awake.
-const SPIN: Nanos = Nanos::from_micros(10);
-
-/// The time-keeper's own wait while somebody waits for the lock.
-const TICK_MS: c_int = 10;
-
-/// Where the time-keeper waits for events: what its call returns to; 0: not known.
-static CALLER: AtomicUsize = AtomicUsize::new(0);
-
-/// The time-keeper, while it sleeps in a wait that may be ended; 0: it does not.
-static ASLEEP: AtomicU32 = AtomicU32::new(0);
-
-/// The core that the holder took the lock on, + 1; 0: not known.
-static CORE: AtomicU32 = AtomicU32::new(0);
-
-/// When it looks again by itself, in nanoseconds.
-static WAKES: AtomicU64 = AtomicU64::new(0);
-
-/// Until when a thread that has never had the lock is let in at once: it has no number yet, which a
-/// policy would know it by. 0: there is none.
-static NEWCOMER: AtomicU64 = AtomicU64::new(0);
-
-/// One that does not come after this long does not come.
-const NEWCOMER_FOR: Nanos = Nanos::from_millis(100);
-
-/// Ticks of the slice that is to end.
-static TICKS: AtomicU32 = AtomicU32::new(0);
-
 /// Ruby's functions, when they were found.
 static GET: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static SET: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
@@ -96,7 +58,7 @@ type IsNative = unsafe extern "C" fn() -> c_int;
 
 /// The interpreter is there, or nearly; the calling thread has its lock, if it is one of Ruby's.
 pub fn starts() {
-    if kin() != Kin::Ticks || !GET.load(Ordering::Relaxed).is_null() || !is_of_ruby() {
+    if is_begun() || kin() != Kin::Ticks || !is_of_ruby() {
         return;
     }
     // Threads that share native ones: what a native thread does says nothing of them.
@@ -167,17 +129,18 @@ unsafe extern "C" fn happens(event: u32, data: *const usize, _: *mut c_void) {
         READY => {
             with_me(|me| {
                 let Some(ready) = seen(thread) else {
-                    NEWCOMER.store(Linux.now().after(NEWCOMER_FOR).0, Ordering::Relaxed);
-                    return hurry(Wish { asks: true, timer: Nanos::MAX });
+                    return keeper::comes_anew();
                 };
+                let mut by_itself = false;
                 if ready.who == me.who {
                     me.slot.wants.store(1, Ordering::Relaxed);
                     let doing = me.slot.doing.load(Ordering::Relaxed);
                     if doing & doing::SUSPENDS != 0 {
+                        by_itself = steered(|steer, _| steer.is_voluntary(me.who)) == Some(true);
                         me.slot.doing.store(doing | doing::YIELDS, Ordering::Relaxed);
                     }
                 }
-                hurry(arrives(ready));
+                keeper::hurry(arrives(ready, by_itself));
             });
         }
         RESUMED => {
@@ -186,12 +149,11 @@ unsafe extern "C" fn happens(event: u32, data: *const usize, _: *mut c_void) {
                     if !is_in_main_ractor() {
                         return give_up();
                     }
-                    NEWCOMER.store(0, Ordering::Relaxed);
+                    keeper::has_come();
                     note(thread, me);
                 }
-                TICKS.store(0, Ordering::Relaxed);
-                CORE.store(Linux.core().map_or(0, |core| core + 1), Ordering::Relaxed);
-                hurry(acquired(me));
+                keeper::slice_begins();
+                keeper::hurry(acquired(me));
             });
         }
         SUSPENDED => {
@@ -216,7 +178,12 @@ unsafe extern "C" fn happens(event: u32, data: *const usize, _: *mut c_void) {
 }
 
 pub fn is_begun() -> bool {
-    !GET.load(Ordering::Relaxed).is_null()
+    a_function() != 0
+}
+
+/// A function of Ruby's own; 0: not known.
+pub fn a_function() -> usize {
+    GET.load(Ordering::Relaxed) as usize
 }
 
 /// Before a wait on a condition variable: one that comes back in line waits with the lock's mutex.
@@ -228,19 +195,77 @@ pub fn waits(mutex: usize) {
     });
 }
 
+/// Who waits on which condition variable, as number + 1, by the variable's address.
+static WAITERS: [AtomicU32; 256] = [const { AtomicU32::new(0) }; 256];
+
+fn waiter_of(cond: usize) -> Option<&'static AtomicU32> {
+    WAITERS.get((cond >> 4) % WAITERS.len())
+}
+
+/// Before a wait with the lock's mutex.
+pub fn waits_on(cond: usize) {
+    with_me(|me| {
+        me.slot.cond.store(cond, Ordering::Relaxed);
+        if let Some(place) = waiter_of(cond) {
+            place.store(me.who.0 + 1, Ordering::Relaxed);
+        }
+    });
+}
+
+/// That wait. It may end early: Ruby looks itself whether it is over, and waits again.
+pub unsafe extern "C" fn wait(cond: *mut c_void, mutex: *mut c_void) -> c_int {
+    let until = with_me(|me| looks_again(me, keeper::prod)).flatten();
+    // SAFETY: the caller's condition variable, which goes by the monotonic clock, and mutex, which it
+    // holds.
+    unsafe {
+        match until {
+            Some(until) => real::timed_wait(cond, mutex, &Timespec::at(until)),
+            None => real::wait(cond, mutex),
+        }
+    };
+    0
+}
+
+/// A signal, of any condition variable. One that has the lock by now is to run where it was told to.
+pub fn signals(cond: usize) {
+    let number = waiter_of(cond).and_then(|place| place.load(Ordering::Relaxed).checked_sub(1));
+    let next = number.and_then(|number| other(WaiterId(number)));
+    let waits = next.filter(|next| {
+        next.slot.cond.load(Ordering::Relaxed) == cond
+            && next.slot.wants.load(Ordering::Relaxed) > 0
+    });
+    if let Some(next) = waits {
+        with_me(|me| {
+            if is_inside(me) {
+                wakes(next, true);
+            }
+        });
+    }
+}
+
 /// Before the lock's mutex is let go of. Whether the calling thread has just come back from a yield,
 /// and is to yield again: others were in line before the one that is to go first.
 pub fn unlocks() -> bool {
     let again = with_me(|me| {
         let doing = me.slot.doing.swap(0, Ordering::Relaxed);
         let has_yielded = doing & doing::YIELDS != 0 && me.slot.holds.load(Ordering::Relaxed) > 0;
-        has_yielded && doing & doing::IS_NESTED == 0 && is_asked(me)
+        has_yielded && doing & doing::IS_NESTED == 0 && may_yield_again(me)
     });
     again.unwrap_or(false)
 }
 
+/// So often in a row a thread yields as soon as it has the lock: then it does something first.
+const YIELDS_IN_A_ROW: u32 = 32;
+
+fn may_yield_again(me: Me) -> bool {
+    let yielded = me.slot.yielded.load(Ordering::Relaxed);
+    let again = yielded < YIELDS_IN_A_ROW && is_asked(me);
+    me.slot.yielded.store(if again { yielded + 1 } else { 0 }, Ordering::Relaxed);
+    again
+}
+
 fn is_asked(me: Me) -> bool {
-    let asks = |steer: &mut _, now| wish(steer, now).asks || is_newcomer(now);
+    let asks = |steer: &mut _, now| wish(steer, now).asks || keeper::is_newcomer(now);
     steered(|steer, now| asks(steer, now) && steer.holder() == Some(me.who)).unwrap_or(false)
 }
 
@@ -311,7 +336,7 @@ unsafe extern "C" fn yields_again() -> *mut c_void {
     let asked = with_me(|me| {
         // It did not yield: there is nobody in line.
         let is_alone = me.slot.doing.load(Ordering::Relaxed) & doing::CALLS != 0;
-        let again = !is_alone && is_asked(me);
+        let again = !is_alone && may_yield_again(me);
         me.slot.doing.store(if again { doing::CALLS } else { 0 }, Ordering::Relaxed);
         again
     });
@@ -328,119 +353,8 @@ fn is_in_main_ractor() -> bool {
 }
 
 /// Whether the calling thread is one of Ruby's.
-fn is_of_ruby() -> bool {
+pub fn is_of_ruby() -> bool {
     let at = loader::symbol(c"ruby_native_thread_p");
     // SAFETY: the type is Ruby's; it may be called by any thread.
     !at.is_null() && unsafe { core::mem::transmute::<*mut c_void, IsNative>(at)() != 0 }
-}
-
-/// The time-keeper looks again, if it would look too late.
-fn hurry(wish: Wish) {
-    if !wish.asks && wish.timer.0 >= WAKES.load(Ordering::Relaxed) {
-        return;
-    }
-    let thread = ASLEEP.swap(0, Ordering::AcqRel);
-    if thread != 0 {
-        sys::interrupt(thread);
-    }
-}
-
-/// Whether a call of `epoll_wait` is the time-keeper's.
-pub fn is_time_keeper(caller: usize) -> bool {
-    let known = CALLER.load(Ordering::Relaxed);
-    if known == caller && caller != 0 {
-        return true;
-    }
-    if known != 0 || kin() != Kin::Ticks || GET.load(Ordering::Relaxed).is_null() {
-        return false;
-    }
-    let ours = GET.load(Ordering::Relaxed) as usize;
-    let is_it = loader::are_together(caller, ours) && !is_of_ruby();
-    if is_it {
-        CALLER.store(caller, Ordering::Relaxed);
-    }
-    is_it
-}
-
-/// The time-keeper's wait for events.
-pub unsafe extern "C" fn keep_time(
-    events_of: c_int,
-    events: *mut c_void,
-    most: c_int,
-    limit_ms: c_int,
-) -> c_int {
-    // SAFETY: the caller's arguments.
-    let look = || unsafe { real::epoll_wait(events_of, events, most, 0) };
-    let begun = Linux.now();
-    sys::sleep_exactly();
-    let kept = sys::keep_interrupts();
-    let found = loop {
-        // Who wants it to look later than this finds it in `ASLEEP`.
-        WAKES.store(u64::MAX, Ordering::Relaxed);
-        ASLEEP.store(sys::thread_id(), Ordering::SeqCst);
-        let Some(Wish { asks, timer }) = steered(wish) else {
-            ASLEEP.store(0, Ordering::Relaxed);
-            kept.restore();
-            // SAFETY: as above.
-            return unsafe { real::epoll_wait(events_of, events, most, limit_ms) };
-        };
-        let now = Linux.now();
-        let asks = asks || is_newcomer(now);
-        let deadline = (limit_ms >= 0)
-            .then(|| begun.after(Nanos::from_millis(limit_ms.unsigned_abs().into())));
-        let is_tick = (1..=TICK_MS).contains(&limit_ms);
-        let mut until = deadline.unwrap_or(Nanos::MAX).min(timer);
-        if asks && is_tick {
-            let ticks = TICKS.load(Ordering::Relaxed);
-            let pause = pause(ticks);
-            let due = begun.after(pause);
-            let shares_core =
-                Linux.core().map(|core| core + 1) == Some(CORE.load(Ordering::Relaxed));
-            if pause <= SPIN && !shares_core {
-                while Linux.now() < due {
-                    spin_loop();
-                }
-            }
-            if Linux.now() >= due {
-                TICKS.store(ticks.saturating_add(1), Ordering::Relaxed);
-                break look();
-            }
-            until = until.min(due);
-        }
-        WAKES.store(until.0, Ordering::Relaxed);
-        let limit = (until < Nanos::MAX).then(|| until.since(now));
-        sys::wait_readable(events_of, limit, kept);
-        ASLEEP.store(0, Ordering::Relaxed);
-        let found = look();
-        let is_over = deadline.is_some_and(|deadline| Linux.now() >= deadline);
-        if found != 0 || is_over {
-            break found;
-        }
-    };
-    ASLEEP.store(0, Ordering::Relaxed);
-    kept.restore();
-    found
-}
-
-fn is_newcomer(now: Nanos) -> bool {
-    now.0 < NEWCOMER.load(Ordering::Relaxed)
-}
-
-/// What the time-keeper waits before the next tick.
-fn pause(ticks: u32) -> Nanos {
-    let mut left = ticks;
-    for (count, pause) in PACES {
-        if left < count {
-            return pause;
-        }
-        left -= count;
-    }
-    Nanos::from_millis(10)
-}
-
-/// In a forked child: the time-keeper is begun anew.
-pub fn forked() {
-    ASLEEP.store(0, Ordering::Relaxed);
-    TICKS.store(0, Ordering::Relaxed);
-    NEWCOMER.store(0, Ordering::Relaxed);
 }
