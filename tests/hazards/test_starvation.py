@@ -77,8 +77,8 @@ class Progress:
 def judge(scenario: str, done: Progress) -> None:
     """What `adaptive` owes each thread; with what stock gives (3.11, 2 cores) beside it.
 
-    What threads owe each other is time; of counts a thread that the interpreter runs slowly (see
-    `starvation.py`) has fewer."""
+    What threads of one kind owe each other is time; of counts a thread that the interpreter runs
+    slowly (see `starvation.py`) has fewer."""
     if scenario.startswith("spinners"):
         assert jain(done.spinners_ns) >= 0.95  # stock: 0.7 to 1
         # Nor is it time that went by in waiting awake.
@@ -96,11 +96,14 @@ def judge(scenario: str, done: Progress) -> None:
         assert min(done.per_1000) >= 5  # stock: 0.3 to 1
     elif scenario == "udp":
         assert done.per_1000[0] >= 5  # stock: 0.3
-        # A busy server leaves the spinner a fair part: it may not take the lock for itself.
-        assert done.spinners_ns[0] >= 0.3 * done.loads_ns[0]  # ours: twice the server's
+        # A busy server leaves the spinner a fair part: it may not take the lock for itself. By
+        # counts, for most of its time is the kernel's, which is outside the lock; an exchange has
+        # about as much bytecode as a chunk.
+        assert done.per_1000[0] <= 2000  # ours: 50 to 350, and 1100 where waking is slow
     elif scenario == "many_io":
         assert jain(done.loads) >= 0.8
-        assert max(done.loads_ns) <= done.spinners_ns[0]
+        # Nobody has the lock longer than the spinner: an exchange is less than four of its chunks.
+        assert max(done.per_1000) <= 250  # ours: 4 to 20
     elif scenario == "computing_io":
         assert min(done.loads) >= 1
         assert done.loads[0] > done.loads[-1]
