@@ -194,6 +194,15 @@ impl<'a, O: Observer, L: Latch> Gate<'a, O, L> {
         }
     }
 
+    /// The calling thread, `seat`, comes from a wait that the thread `by` has ended.
+    pub fn woken(&mut self, system: &impl System, now: Nanos, seat: Seat, by: WaiterId) {
+        let known = self.known.get(by.0 as usize).copied().unwrap_or(0);
+        if known != 0 {
+            self.greet(system, now, seat);
+            self.step(system, now, Event::Woken { who: seat.who, by }, seat.who);
+        }
+    }
+
     pub(crate) fn forces_switch(&self) -> bool {
         self.policy.forces_switch()
     }

@@ -182,11 +182,23 @@ impl<'a> Adaptive<'a> {
         }
     }
 
+    fn woken(&mut self, who: WaiterId, by: WaiterId) {
+        if who != by && !self.waits(who) {
+            let inside = self.slots.at(by).woken_by != 0;
+            let slot = self.slots.at_mut(who);
+            (slot.was_woken, slot.inside, slot.woken_by) = (true, inside, by.0.wrapping_add(1));
+        }
+    }
+
     /// Learns from the absence of `who`, which ends now.
     fn returned(&mut self, now: Nanos, who: WaiterId) {
         let slot = self.slots.at_mut(who);
         if slot.forced || slot.released_at == Nanos::ZERO {
             return;
+        }
+        if !core::mem::take(&mut slot.was_woken) {
+            slot.woken_by = 0;
+            slot.inside = false;
         }
         let long = now.since(slot.released_at) > slot.grace;
         slot.predictor.learn(long);
@@ -330,6 +342,7 @@ impl Policy for Adaptive<'_> {
         match event {
             Event::Start { who, priority } => self.start(now, who, priority),
             Event::Made { who, by } if self.slots.has(who) => self.inherit(now, who, by),
+            Event::Woken { who, by } if self.slots.has(who) => self.woken(who, by),
             Event::Interval { length } => {
                 self.hands_off = (length > HANDS_OFF).then_some(length);
             }
@@ -338,7 +351,10 @@ impl Policy for Adaptive<'_> {
             Event::Release { who, asked } => self.release(now, who, asked, actions),
             Event::Expire { who } if self.waits(who) => self.expire(now, who, actions),
             Event::Leave { who } => self.leave(now, who, actions),
-            Event::Made { .. } | Event::Arrive { .. } | Event::Expire { .. } => {}
+            Event::Made { .. }
+            | Event::Woken { .. }
+            | Event::Arrive { .. }
+            | Event::Expire { .. } => {}
         }
     }
 

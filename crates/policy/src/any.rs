@@ -60,6 +60,13 @@ impl<'s> Spec<'s> {
         }
     }
 
+    /// Whether a driver that can is to keep threads that are woken for a lock of the program's from
+    /// taking it before the thread that needs it next, which holds ours, is through: what the policies
+    /// of others do is shown as it is.
+    pub fn breaks_convoys(&self) -> bool {
+        matches!(self, Spec::Adaptive(_))
+    }
+
     /// Whether a thread's name makes a difference.
     pub fn reads_names(&self) -> bool {
         matches!(self, Spec::Priority(_))

@@ -137,6 +137,7 @@ impl Policy for Classic<'_> {
                 self.time_head(now, actions);
             }
             Event::Made { .. }
+            | Event::Woken { .. }
             | Event::Interval { .. }
             | Event::Arrive { .. }
             | Event::Expire { .. } => {}

@@ -85,6 +85,10 @@ pub enum Event {
     /// `who`, which has not held the lock yet, was made by `by`, another thread that uses it.
     /// Reported if the driver can tell, at the latest before the first [`Event::Acquire`].
     Made { who: WaiterId, by: WaiterId },
+    /// `who`, which was elsewhere, was woken there by `by`, another thread that uses the lock: it
+    /// released a lock or signalled a condition that `who` waited for. Reported if the driver can
+    /// tell, before the [`Event::Arrive`] or [`Event::Acquire`] that ends the absence.
+    Woken { who: WaiterId, by: WaiterId },
     /// The program's own switch interval is `length` from now on (CPython:
     /// `sys.setswitchinterval`).
     Interval { length: Nanos },

@@ -162,7 +162,10 @@ impl Policy for Priority<'_> {
                     self.time_head(now, actions);
                 }
             }
-            Event::Made { .. } | Event::Arrive { .. } | Event::Expire { .. } => {}
+            Event::Made { .. }
+            | Event::Woken { .. }
+            | Event::Arrive { .. }
+            | Event::Expire { .. } => {}
         }
     }
 

@@ -18,7 +18,13 @@ pub struct Slot {
     pub(crate) priority: i8,
     /// `adaptive`: its last release was forced.
     pub(crate) forced: bool,
+    /// `adaptive`: [`Event::Woken`](crate::Event::Woken) was told for the absence that ends now.
+    pub(crate) was_woken: bool,
+    /// `adaptive`: so was one for the last absence of whoever woke it.
+    pub(crate) inside: bool,
     pub(crate) predictor: Predictor,
+    /// `adaptive`: who woke it from its last absence, as number + 1; 0: somebody outside.
+    pub(crate) woken_by: u32,
     /// `adaptive`: the point of the policy's virtual clock at which its credit was zero.
     /// `timeout`: the number of switches when it last began to wait.
     pub(crate) mark: u64,

@@ -103,7 +103,10 @@ impl Policy for Timeout<'_> {
                     actions.push(Action::Wake { who: next });
                 }
             }
-            Event::Made { .. } | Event::Arrive { .. } | Event::Expire { .. } => {}
+            Event::Made { .. }
+            | Event::Woken { .. }
+            | Event::Arrive { .. }
+            | Event::Expire { .. } => {}
         }
     }
 

@@ -1,51 +1,9 @@
 //! What `adaptive` does step by step.
 
-use deconvoy_policy::{
-    Action, Actions, AnyPolicy, Driver, Event, Nanos, Policy, Slot, Spec, WaiterId,
-};
+mod told;
 
-const DRIVER: Driver = Driver { cores: 2, counts_instructions: false };
-
-/// A policy that is told what happens, one thing after the other.
-struct Told<'a> {
-    policy: AnyPolicy<'a>,
-    now: Nanos,
-}
-
-impl<'a> Told<'a> {
-    fn new(slots: &'a mut [Slot], threads: u32) -> Told<'a> {
-        Told::with("adaptive", slots, threads)
-    }
-
-    fn with(spec: &str, slots: &'a mut [Slot], threads: u32) -> Told<'a> {
-        Told::on(DRIVER, spec, slots, threads)
-    }
-
-    fn on(driver: Driver, spec: &str, slots: &'a mut [Slot], threads: u32) -> Told<'a> {
-        let policy = Spec::parse(spec).unwrap().build(driver, slots);
-        let mut told = Told { policy, now: Nanos::from_millis(1) };
-        for who in (0..threads).map(WaiterId) {
-            told.tell(Event::Start { who, priority: 0 });
-        }
-        told
-    }
-
-    fn tell(&mut self, event: Event) -> Vec<Action> {
-        let mut actions = Actions::new();
-        self.policy.step(self.now, event, &mut actions);
-        actions.as_slice().to_vec()
-    }
-
-    fn pass(&mut self, time: Nanos) {
-        self.now = self.now.after(time);
-    }
-
-    /// How long `who`, which arrives now, lets the holder be.
-    fn patience_us(&mut self, who: WaiterId) -> u64 {
-        let asks_at = timer_of(who, &self.tell(Event::Arrive { who }));
-        asks_at.unwrap().since(self.now).0 / 1_000
-    }
-}
+use deconvoy_policy::{Action, Driver, Event, Nanos, Policy, Slot, WaiterId};
+use told::{DRIVER, Told, timer_of};
 
 /// A thread for each request: what the one that accepts them has earned by waiting is shared by
 /// those that it makes, and no more than that.
@@ -332,13 +290,6 @@ fn adaptive_does_not_look_again_at_once() {
         told.tell(Event::Expire { who: first });
         actions = told.tell(Event::Expire { who: second });
     }
-}
-
-fn timer_of(who: WaiterId, actions: &[Action]) -> Option<Nanos> {
-    actions.iter().find_map(|&action| match action {
-        Action::Timer { who: of, at } if of == who => Some(at),
-        _ => None,
-    })
 }
 
 /// A timer that somebody else sets costs a wake-up: each waiter sets one of its own as it arrives,

@@ -88,7 +88,7 @@ proptest! {
     /// Events that make no sense (a driver's bug, a thread that died) must not break it.
     #[test]
     fn no_event_breaks_it(
-        events in prop::collection::vec((0u8..8, 0u32..6, 0u64..10_000_000, any::<bool>()), 0..300),
+        events in prop::collection::vec((0u8..9, 0u32..6, 0u64..10_000_000, any::<bool>()), 0..300),
         policy in prop::sample::select(&POLICIES[..])
     ) {
             let spec = Spec::parse(policy).unwrap();
@@ -106,6 +106,7 @@ proptest! {
                 4 => Event::Release { who, asked },
                 5 => Event::Expire { who },
                 6 => Event::Made { who, by: WaiterId(after as u32 % 6) },
+                7 => Event::Woken { who, by: WaiterId(after as u32 % 6) },
                 _ => Event::Leave { who },
             };
             let mut actions = Actions::new();

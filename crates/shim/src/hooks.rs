@@ -13,7 +13,7 @@ use crate::host::{self, Answer};
 use crate::locks::{self, Part};
 use crate::ruby::{self, queue, ticks};
 use crate::sys::{Linux, Timespec};
-use crate::{config, finding, real, sys, threads};
+use crate::{config, finding, peers, real, sys, threads};
 
 /// Where to jump.
 pub type Target = *const c_void;
@@ -84,6 +84,10 @@ interpose!(pthread_cond_destroy, plan_destroy);
 interpose!(pthread_cond_signal, plan_signal);
 interpose!(pthread_cond_wait, plan_wait);
 interpose!(pthread_cond_timedwait, plan_timedwait);
+interpose!(sem_post, plan_post);
+interpose!(sem_wait, plan_sem_wait);
+interpose!(sem_timedwait, plan_sem_timedwait);
+interpose!(sem_clockwait, plan_sem_clockwait);
 interpose!(sched_setaffinity, plan_setaffinity);
 interpose!(ruby_run_node, plan_run_node);
 
@@ -164,6 +168,27 @@ unsafe extern "C" fn plan_timedwait(
         }
         Answer::PassOn => pass_on,
     }
+}
+
+unsafe extern "C" fn plan_post(semaphore: *mut c_void) -> Target {
+    peers::posts(semaphore as usize);
+    real::SEM_POST.get()
+}
+
+unsafe extern "C" fn plan_sem_wait(semaphore: *mut c_void) -> Target {
+    peers::waits(semaphore as usize);
+    let pass_on = real::SEM_WAIT.get();
+    if config::is_on() { wait_politely as Target } else { pass_on }
+}
+
+unsafe extern "C" fn plan_sem_timedwait(semaphore: *mut c_void) -> Target {
+    peers::waits(semaphore as usize);
+    real::SEM_TIMEDWAIT.get()
+}
+
+unsafe extern "C" fn plan_sem_clockwait(semaphore: *mut c_void) -> Target {
+    peers::waits(semaphore as usize);
+    real::SEM_CLOCKWAIT.get()
 }
 
 unsafe extern "C" fn plan_setaffinity() -> Target {
@@ -260,5 +285,92 @@ unsafe extern "C" fn watched_wait() {
         wait = sym real::COND_TIMEDWAIT,
         at = const real::AT,
         ends = sym host::watch_ends,
+    )
+}
+
+/// Sets `errno`.
+unsafe extern "C" fn interrupted() -> c_int {
+    unsafe extern "C" {
+        fn __errno_location() -> *mut c_int;
+    }
+    const EINTR: c_int = 4;
+    // SAFETY: the calling thread's own.
+    unsafe { *__errno_location() = EINTR };
+    -1
+}
+
+/// The C library's `sem_wait`, again and again while another thread is to have the semaphore. Written in
+/// assembly for the same reason.
+#[unsafe(naked)]
+#[cfg(target_arch = "x86_64")]
+unsafe extern "C" fn wait_politely() {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rbx",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset rbx, 0",
+        "mov rbx, rdi",
+        "2: mov rdi, rbx",
+        "mov rax, [rip + {wait} + {at}]",
+        "call rax",
+        "test eax, eax",
+        "jne 3f",
+        "mov rdi, rbx",
+        "mov rsi, [rsp + 8]",
+        "call {taken}",
+        "cmp eax, 1",
+        "je 2b",
+        "jb 3f",
+        "call {interrupted}",
+        "3: pop rbx",
+        ".cfi_adjust_cfa_offset -8",
+        ".cfi_restore rbx",
+        "ret",
+        ".cfi_endproc",
+        wait = sym real::SEM_WAIT,
+        at = const real::AT,
+        taken = sym peers::taken,
+        interrupted = sym interrupted,
+    )
+}
+
+#[unsafe(naked)]
+#[cfg(target_arch = "aarch64")]
+unsafe extern "C" fn wait_politely() {
+    naked_asm!(
+        ".cfi_startproc",
+        "stp x29, x30, [sp, #-32]!",
+        ".cfi_adjust_cfa_offset 32",
+        ".cfi_rel_offset x29, 0",
+        ".cfi_rel_offset x30, 8",
+        "mov x29, sp",
+        "str x19, [sp, #16]",
+        ".cfi_rel_offset x19, 16",
+        "mov x19, x0",
+        "2: mov x0, x19",
+        "adrp x16, {wait}",
+        "add x16, x16, :lo12:{wait}",
+        "ldr x16, [x16, #{at}]",
+        "blr x16",
+        "cbnz w0, 3f",
+        "mov x0, x19",
+        "ldr x1, [x29, #8]",
+        "bl {taken}",
+        "cmp w0, #1",
+        "b.eq 2b",
+        "b.lo 3f",
+        "bl {interrupted}",
+        "3: ldr x19, [sp, #16]",
+        ".cfi_restore x19",
+        "ldp x29, x30, [sp], #32",
+        ".cfi_adjust_cfa_offset -32",
+        ".cfi_restore x29",
+        ".cfi_restore x30",
+        "ret",
+        ".cfi_endproc",
+        wait = sym real::SEM_WAIT,
+        at = const real::AT,
+        taken = sym peers::taken,
+        interrupted = sym interrupted,
     )
 }

@@ -23,7 +23,7 @@ use crate::locks::{Lock, Part, by_number, find, mode};
 use crate::real::{self, ETIMEDOUT};
 use crate::sys::{Linux, Timespec};
 use crate::threads::{Me, PARKERS, me, other};
-use crate::{config, names, sys, tracing};
+use crate::{config, names, peers, sys, tracing};
 
 /// What to do with a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -80,6 +80,7 @@ pub fn enter_in_trace(me: Me) {
 pub fn released(lock: &'static Lock) -> Answer {
     with_me(|me| {
         me.slot.holds.store(0, Ordering::Relaxed);
+        peers::released(me);
         // SAFETY: CPython signals `cond` with the mutex held; the reference ends here.
         if unsafe { lock.usage() }.is_own(me.seat()) {
             return;
@@ -128,6 +129,9 @@ pub fn acquired(lock: &'static Lock) -> Answer {
     let is_own = with_me(|me| {
         me.slot.pending.store(0, Ordering::Relaxed);
         me.slot.holds.store(1, Ordering::Relaxed);
+        me.slot.lock.store(u32::from(lock.number()) + 1, Ordering::Relaxed);
+        let hold = me.slot.hold.load(Ordering::Relaxed).wrapping_add(1);
+        me.slot.hold.store(hold, Ordering::Relaxed);
         enter_in_trace(me);
         names::acquired(me);
         // SAFETY: CPython signals `switch_cond` in `take_gil` with the mutex held; the reference
@@ -155,6 +159,9 @@ pub fn acquired(lock: &'static Lock) -> Answer {
             usage.taken(me.who);
             if let Some(maker) = maker {
                 gate.made(&Linux, now, seat, maker);
+            }
+            if let Some(by) = peers::woke(me) {
+                gate.woken(&Linux, now, seat, by);
             }
             gate.acquired(&Linux, now, seat);
         } else if let Some(recorder) = tracing::recorder() {
@@ -220,6 +227,10 @@ pub unsafe extern "C" fn serve_wait(
     };
     enter_in_trace(me);
     me.slot.busy.store(1, Ordering::Relaxed);
+    if let Some(by) = peers::woke(me) {
+        // SAFETY: the guard is held; the reference ends with the call.
+        unsafe { lock.cell().gate() }.woken(&Linux, Linux.now(), me.seat(), by);
+    }
     let interval = lock.interval();
     // SAFETY: the guard is held, and no reference into the gate is left.
     let outcome =

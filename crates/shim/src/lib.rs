@@ -22,6 +22,7 @@ mod locks;
 mod mutexes;
 mod names;
 mod notes;
+mod peers;
 mod python;
 mod real;
 mod records;

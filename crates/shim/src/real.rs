@@ -74,6 +74,11 @@ pub static COND_DESTROY: Real = Real::cond(c"pthread_cond_destroy");
 pub static COND_SIGNAL: Real = Real::cond(c"pthread_cond_signal");
 pub static COND_WAIT: Real = Real::cond(c"pthread_cond_wait");
 pub static COND_TIMEDWAIT: Real = Real::cond(c"pthread_cond_timedwait");
+pub static SEM_POST: Real = Real::new(c"sem_post");
+pub static SEM_WAIT: Real = Real::new(c"sem_wait");
+pub static SEM_TIMEDWAIT: Real = Real::new(c"sem_timedwait");
+/// Only in glibc 2.30 and later; so are its callers.
+pub static SEM_CLOCKWAIT: Real = Real::new(c"sem_clockwait");
 pub static SET_AFFINITY: Real = Real::versioned(c"sched_setaffinity", AFFINITY_VERSION);
 pub static MUTEX_UNLOCK: Real = Real::new(c"pthread_mutex_unlock");
 pub static EPOLL_WAIT: Real = Real::new(c"epoll_wait");
@@ -174,6 +179,13 @@ pub fn signal(cond: usize) {
     unsafe {
         COND_SIGNAL.typed::<unsafe extern "C" fn(*mut c_void) -> c_int>()(cond as *mut c_void)
     };
+}
+
+/// # Safety
+/// As for `sem_post`.
+pub unsafe fn post(semaphore: *mut c_void) {
+    // SAFETY: the type is POSIX's; the rest is the caller's.
+    unsafe { SEM_POST.typed::<unsafe extern "C" fn(*mut c_void) -> c_int>()(semaphore) };
 }
 
 /// What a wait says whose time is over.

@@ -148,20 +148,29 @@ const FUTEX_WAKE: usize = 1;
 const FUTEX_WAIT_BITSET: usize = 9;
 const FUTEX_PRIVATE: usize = 128;
 
+/// [`System::futex_wait`] with a deadline, and whether a signal ended it.
+pub fn wait_interruptibly(word: &AtomicU32, expected: u32, deadline: Nanos) -> bool {
+    futex_wait(word, expected, Some(deadline)) == -EINTR
+}
+
+const EINTR: isize = 4;
+
+fn futex_wait(word: &AtomicU32, expected: u32, deadline: Option<Nanos>) -> isize {
+    let time = deadline.map(Timespec::at);
+    let time = time.as_ref().map_or(0, |time| &raw const *time as usize);
+    let op = FUTEX_WAIT_BITSET | FUTEX_PRIVATE;
+    let word = &raw const *word as usize;
+    // SAFETY: the word and the deadline outlive the call, which reads both.
+    unsafe { syscall(number::FUTEX, [word, op, expected as usize, time, 0, u32::MAX as usize]) }
+}
+
 impl System for Linux {
     fn now(&self) -> Nanos {
         clock(CLOCK_MONOTONIC)
     }
 
     fn futex_wait(&self, word: &AtomicU32, expected: u32, deadline: Option<Nanos>) {
-        let time = deadline.map(Timespec::at);
-        let time = time.as_ref().map_or(0, |time| &raw const *time as usize);
-        let op = FUTEX_WAIT_BITSET | FUTEX_PRIVATE;
-        let word = &raw const *word as usize;
-        // SAFETY: the word and the deadline outlive the call, which reads both.
-        unsafe {
-            syscall(number::FUTEX, [word, op, expected as usize, time, 0, u32::MAX as usize])
-        };
+        futex_wait(word, expected, deadline);
     }
 
     fn futex_wake(&self, word: &AtomicU32, count: u32) {

@@ -8,7 +8,7 @@ use deconvoy_gil::{Parker, Seat};
 use deconvoy_policy::{MAX_THREADS, WaiterId};
 
 use crate::names::{self, Inherited};
-use crate::{config, host, locks, real, ruby, sys, tracing};
+use crate::{config, host, locks, peers, real, ruby, sys, tracing};
 
 /// What is kept of a thread. Written by the thread itself but for `priority`, `next_free` and, when
 /// a lock is its own no more, `holds`; no two share a cache line, nor a pair of lines that a
@@ -35,6 +35,15 @@ pub struct Slot {
     /// Who made it, as number + 1 in the low half and generation in the high one, until a policy
     /// was told; 0: not known.
     pub made_by: AtomicU64,
+    /// The lock that it had last, as number + 1, and how often it has had one.
+    pub lock: AtomicU32,
+    pub hold: AtomicU32,
+    /// The semaphore that it waited for last, until a policy was told; 0: none.
+    pub awaits: AtomicUsize,
+    /// When it first left that semaphore to others; 0: it has not.
+    pub left_at: AtomicU64,
+    /// Those that it has posted in this hold and posts again and again: see `peers.rs`.
+    pub hot: [AtomicU32; 2],
     /// 1: it wants Ruby's lock, and has not taken it yet.
     pub wants: AtomicU32,
     /// What it is doing at Ruby's lock: see `ruby/ticks.rs`; before 3.3, 1: it lets others go first.
@@ -62,6 +71,11 @@ impl Slot {
             holds: AtomicU32::new(0),
             inherited: Inherited::new(),
             made_by: AtomicU64::new(0),
+            lock: AtomicU32::new(0),
+            hold: AtomicU32::new(0),
+            awaits: AtomicUsize::new(0),
+            left_at: AtomicU64::new(0),
+            hot: [const { AtomicU32::new(0) }; 2],
             wants: AtomicU32::new(0),
             doing: AtomicU32::new(0),
             yielded: AtomicU32::new(0),
@@ -146,13 +160,16 @@ pub fn me() -> Option<Me> {
     }
 }
 
+/// The calling thread, if it has a number.
+pub fn known() -> Option<Me> {
+    let key = KEY.load(Ordering::Relaxed).checked_sub(1)?;
+    (real::get_specific(key) as u32).checked_sub(1).and_then(Me::at)
+}
+
 /// The calling thread, if it holds a lock of an interpreter's, or has one to itself.
 pub fn holder() -> Option<Me> {
-    let key = KEY.load(Ordering::Relaxed).checked_sub(1)?;
-    let number = real::get_specific(key) as u32;
-    let me = number.checked_sub(1).and_then(Me::at);
     // Whether a thread holds a lock that it has to itself is not noted.
-    me.filter(|me| me.slot.holds.load(Ordering::Relaxed) > 0 || locks::has_own_unseen())
+    known().filter(|me| me.slot.holds.load(Ordering::Relaxed) > 0 || locks::has_own_unseen())
 }
 
 #[cold]
@@ -178,6 +195,10 @@ fn begin(me: Me) {
     slot.trace.store(0, Ordering::Relaxed);
     slot.holds.store(0, Ordering::Relaxed);
     slot.made_by.store(0, Ordering::Relaxed);
+    slot.lock.store(0, Ordering::Relaxed);
+    slot.awaits.store(0, Ordering::Relaxed);
+    slot.left_at.store(0, Ordering::Relaxed);
+    slot.hot.iter().for_each(|hot| hot.store(0, Ordering::Relaxed));
     slot.wants.store(0, Ordering::Relaxed);
     slot.doing.store(0, Ordering::Relaxed);
     slot.yielded.store(0, Ordering::Relaxed);
@@ -232,6 +253,7 @@ unsafe extern "C" fn ended(number: *mut c_void) {
 
 fn end(me: Me) {
     host::thread_ended(me);
+    peers::forget(me);
     ruby::thread_ended(me);
     locks::thread_ended();
     tracing::end_thread(me);
@@ -252,6 +274,7 @@ pub fn forked() {
     for parker in PARKERS.iter().take(used) {
         parker.forked();
     }
+    peers::forked();
     FREE.store(0, Ordering::Relaxed);
     if real::get_specific(key) == 0 {
         FRESH.store(0, Ordering::Relaxed);

@@ -176,10 +176,12 @@ pub enum Kind {
     Made = 39,
     /// The policy takes a wake-up back.
     Recall = 40,
+    /// The policy is told which thread woke it. Argument: the driver's number of that one.
+    Woken = 41,
 }
 
 impl Kind {
-    pub const ALL: [Kind; 20] = [
+    pub const ALL: [Kind; 21] = [
         Kind::Start,
         Kind::End,
         Kind::Arrive,
@@ -200,6 +202,7 @@ impl Kind {
         Kind::Grant,
         Kind::Made,
         Kind::Recall,
+        Kind::Woken,
     ];
 
     pub fn from_code(code: u8) -> Option<Kind> {

@@ -53,6 +53,9 @@ impl<T: Threads> Observer for Notes<T> {
             Event::Made { who, by } => {
                 recorder.write(now.0, Kind::Made, self.threads.record_of(who), lock, by.0);
             }
+            Event::Woken { who, by } => {
+                recorder.write(now.0, Kind::Woken, self.threads.record_of(who), lock, by.0);
+            }
             Event::Interval { length } => recorder.interval(now.0, 0, lock, length.0),
             Event::Arrive { who } => recorder.arrive(now.0, self.threads.record_of(who), lock),
             Event::Acquire { who } => {

@@ -182,6 +182,9 @@ impl Replay<'_> {
             Kind::Made => {
                 Told::Made { who: self.who(number, event)?, by: WaiterId(event.argument) }
             }
+            Kind::Woken => {
+                Told::Woken { who: self.who(number, event)?, by: WaiterId(event.argument) }
+            }
             Kind::Interval => {
                 Told::Interval { length: Nanos::from_micros(u64::from(event.argument)) }
             }

@@ -57,7 +57,7 @@ fn valid(rounds: u32, policy: &'static str) -> Vec<u8> {
         let wait = if round.is_multiple_of(7) { 90 * MS } else { INTERVAL };
         tape.forced_switch(from, to, wait).pass(10 * US);
         let policys = [Kind::Wake, Kind::Recall, Kind::Timer, Kind::Linger, Kind::Grant];
-        for kind in policys.into_iter().chain([Kind::Made, Kind::Expire]) {
+        for kind in policys.into_iter().chain([Kind::Made, Kind::Woken, Kind::Expire]) {
             tape.recorder().write(tape.now, kind, to, 0, 5);
         }
     }

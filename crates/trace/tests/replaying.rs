@@ -45,6 +45,12 @@ impl Driver<'_> {
                 self.step(Event::Made { who: waiter, by });
             }
         }
+        // Now and then it comes from a wait that another thread ended.
+        if matches!(kind, Kind::Arrive | Kind::Acquire) && now % 3 == 0 {
+            let by = WaiterId((who as u32 + 1) % self.records.len() as u32);
+            self.tape.recorder().write(now, Kind::Woken, record, 0, by.0);
+            self.step(Event::Woken { who: waiter, by });
+        }
         let asked = self.asked;
         let event = match kind {
             Kind::Arrive => Event::Arrive { who: waiter },

@@ -83,7 +83,9 @@ impl Adaptive<'_> {
         // worker that hands over a result still has to say that it is idle.
         let has_credit = self.turn != Some(hold.who) && hold.credit >= self.params.wakeup;
         let arrived = self.slots.at(who).arrived_at;
-        let at = if has_credit {
+        let at = if self.is_one_of_its_own(hold, who) || (has_credit && self.slots.at(who).inside) {
+            at.max(of_slice)
+        } else if has_credit {
             at.max(arrived.after(self.params.guard))
         } else if self.needs(hold.who) < self.params.wakeup {
             // It has none left, but does not compute either: it gives the lock up by itself.
@@ -95,6 +97,12 @@ impl Adaptive<'_> {
             Some(interval) => at.max(hold.since.after(interval)),
             None => at,
         }
+    }
+
+    /// The holder itself has woken `who`, in this very hold: nobody outside waits for it.
+    fn is_one_of_its_own(&self, hold: &Hold, who: WaiterId) -> bool {
+        let slot = self.slots.at(who);
+        slot.woken_by == hold.who.0.wrapping_add(1) && slot.arrived_at >= hold.since
     }
 
     /// Only the first of each queue and the owner of the slice set their timers anew: they are the
