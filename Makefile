@@ -24,7 +24,7 @@ PACKAGE := $(shell find python scenarios -type f -not -name '*.pyc' -not -name '
 BUILT_FROM := pyproject.toml hatch_build.py $(RUST) $(PACKAGE)
 PYTHON_CHECKED := $(PACKAGE) pyproject.toml hatch_build.py \
 	$(shell find tests ci benchmarks -name "*.py") ci/interpreters ci/aarch64 ci/rubies ci/cpython-tests ci/ruby-tests benchmarks/servers benchmarks/pyperformance \
-	benchmarks/drivers benchmarks/overhead benchmarks/scale benchmarks/futures benchmarks/rivals benchmarks/ruby \
+	benchmarks/drivers benchmarks/overhead benchmarks/scale benchmarks/futures benchmarks/rivals benchmarks/ruby benchmarks/convoys \
 	benchmarks/sweeping docs/policies/draw
 TESTS := $(shell find tests -type f -not -name '*.pyc')
 # These mind neither what else the machine does nor one another, and run two at a time.

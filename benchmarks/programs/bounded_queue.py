@@ -1,31 +1,33 @@
-"""Fifteen threads put items into one bounded queue, nine take them out: seconds.
+"""Threads put items into one bounded queue, others take them out: seconds.
 
-python3 benchmarks/programs/bounded_queue.py
+python3 benchmarks/programs/bounded_queue.py [PRODUCERS CONSUMERS]
 deconvoy run -- python3 benchmarks/programs/bounded_queue.py
 """
 
 from __future__ import annotations
 
 import queue
+import sys
 import threading
 import time
 
-PRODUCERS, CONSUMERS, ITEMS, PLACES = 15, 9, 2000, 1000
+ITEMS, PLACES = 30_000, 1000
 
 
 def main() -> None:
+    producers_number, consumers_number = map(int, sys.argv[1:3] or (15, 9))
     items: queue.Queue[str | None] = queue.Queue(PLACES)
 
     def produce() -> None:
-        for number in range(ITEMS):
+        for number in range(ITEMS // producers_number):
             items.put(str(number))
 
     def consume() -> None:
         while items.get() is not None:
             pass
 
-    producers = [threading.Thread(target=produce) for _ in range(PRODUCERS)]
-    consumers = [threading.Thread(target=consume) for _ in range(CONSUMERS)]
+    producers = [threading.Thread(target=produce) for _ in range(producers_number)]
+    consumers = [threading.Thread(target=consume) for _ in range(consumers_number)]
     begun = time.perf_counter()
     for thread in producers + consumers:
         thread.start()

@@ -184,7 +184,7 @@ def test_free_threaded(built: dict[str, Path], lock: str, mode: str) -> None:
 
 def test_programs_are_all_run() -> None:
     there = {path.stem for path in harness.PROGRAMS.glob("*.py")}
-    assert there == {*PYTHON_PROGRAMS, "hazard", "old", "freethreaded", "starvation"}
+    assert there == {*PYTHON_PROGRAMS, "hazard", "old", "freethreaded", "starvation", "convoy"}
 
 
 def test_pytest_finds_an_interpreter() -> None:

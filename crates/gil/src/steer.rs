@@ -183,6 +183,14 @@ impl<'a, O: Observer> Steer<'a, O> {
         }
     }
 
+    /// The thread `seat` comes from a wait that the thread `by` has ended.
+    pub fn woken(&mut self, now: Nanos, seat: Seat, by: WaiterId) {
+        if self.known.get(by.0 as usize).is_some_and(|&known| known != 0) {
+            self.greet(now, seat);
+            self.step(now, Event::Woken { who: seat.who, by });
+        }
+    }
+
     /// How long the lock's own scheduler lets a holder be.
     pub fn set_interval(&mut self, now: Nanos, length: Nanos) {
         self.step(now, Event::Interval { length });

@@ -117,6 +117,9 @@ unsafe extern "C" fn plan_signal(cond: *mut c_void) -> Target {
     if ticks::is_begun() {
         ticks::signals(cond as usize);
     }
+    if ruby::is_steered() {
+        peers::posts(cond as usize);
+    }
     let answer = match locks::find(cond as usize) {
         // A program with one thread comes here twice for each of its system calls.
         Some(part) if part.lock().is_own_unseen() => host::signalled(part.lock()),
@@ -133,6 +136,9 @@ unsafe extern "C" fn plan_wait(cond: *mut c_void, mutex: *mut c_void) -> Target 
     }
     if ruby::may_be_found() {
         ticks::waits(mutex as usize);
+    }
+    if ruby::is_steered() {
+        peers::waits(cond as usize);
     }
     if let Some(Part::SwitchCond(lock)) = locks::find(cond as usize)
         && host::forced(lock) == Answer::Serve
@@ -153,6 +159,9 @@ unsafe extern "C" fn plan_timedwait(
     queue::discover(cond as usize, mutex as usize);
     if ruby::is_mutex(mutex as usize) {
         return if ruby::waits(cond as usize) { queue::keep_time as Target } else { pass_on };
+    }
+    if ruby::is_steered() {
+        peers::waits(cond as usize);
     }
     let lock = match locks::find(cond as usize) {
         Some(Part::Cond(lock)) => Some(lock),

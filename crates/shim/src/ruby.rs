@@ -19,7 +19,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use deconvoy_gil::{Guard, Keep, Mutex, Steer, System, Waiting};
-use deconvoy_policy::{Driver, MAX_THREADS, Nanos};
+use deconvoy_policy::{Driver, MAX_THREADS, Nanos, WaiterId};
 use deconvoy_trace::format::Kind;
 use deconvoy_trace::notes::Notes;
 
@@ -29,7 +29,7 @@ use crate::records::{Records, renewed};
 use crate::sys::{self, Linux, OfThread};
 use crate::threads::{Me, PARKERS};
 use crate::tracing::{self, Here};
-use crate::{config, loader, names, real};
+use crate::{config, loader, names, peers, real};
 
 /// A slice of Ruby's.
 const SLICE: Nanos = Nanos::from_millis(100);
@@ -186,7 +186,7 @@ fn give_up() {
 
 /// Does something with the policy, if there is one.
 fn steered<R>(act: impl FnOnce(&mut Steering, Nanos) -> R) -> Option<R> {
-    if PLACE.state.load(Ordering::Acquire) != state::STEERED {
+    if !is_steered() {
         return None;
     }
     let guard = PLACE.guard.with(&Linux);
@@ -224,13 +224,17 @@ fn wish(steer: &mut Steering, now: Nanos) -> Wish {
     Wish { asks: steer.asks(), timer: steer.next_timer().unwrap_or(Nanos::MAX) }
 }
 
-/// The thread wants the lock; `yields`: it is the one that gave it up last, to have it back later.
-fn arrives(me: Me, yields: bool) -> Wish {
+/// The thread wants the lock; `yields`: it is the one that gave it up last, to have it back later; `by`:
+/// who has woken it.
+fn arrives(me: Me, yields: bool, by: Option<WaiterId>) -> Wish {
     enter_in_trace(me);
     if let Some(recorder) = watched() {
         recorder.arrive(Linux.now().0, me.trace(), NUMBER);
     }
     let wish = steered(|steer, now| {
+        if let Some(by) = by {
+            steer.woken(now, me.seat(), by);
+        }
         if yields {
             steer.passes(now, me.seat());
         } else {
@@ -248,17 +252,18 @@ fn acquired(me: Me) -> Wish {
     me.slot.holds.store(1, Ordering::Relaxed);
     enter_in_trace(me);
     names::acquired(me);
-    let maker = me.slot.take_maker();
+    let (maker, by) = (me.slot.take_maker(), peers::woke(me));
     if let Some(recorder) = watched() {
         recorder.acquire(Linux.now().0, me.trace(), NUMBER, Linux.core());
     }
-    if let Some(parker) = PARKERS.get(me.who.0 as usize) {
-        // Whatever the program does with the lock, it does where it is allowed to.
-        parker.set_free(&Linux);
-    }
+    // Whatever the program does with the lock, it does where it is allowed to.
+    PARKERS.get(me.who.0 as usize).inspect(|parker| parker.set_free(&Linux));
     let wish = steered(|steer, now| {
         if let Some(maker) = maker {
             steer.made(now, me.seat(), maker);
+        }
+        if let Some(by) = by {
+            steer.woken(now, me.seat(), by);
         }
         steer.acquired(now, me.seat(), Linux.core());
         wish(steer, now)
@@ -322,6 +327,11 @@ fn keep_other(thread: Me, keep: Keep) {
     }
 }
 
+/// Whether there is a lock that is steered.
+pub fn is_steered() -> bool {
+    PLACE.state.load(Ordering::Acquire) == state::STEERED
+}
+
 /// Whether this is a Ruby whose mutex was not found yet.
 pub fn may_be_found() -> bool {
     MUTEX.load(Ordering::Relaxed) == 0 && ticks::is_begun()
@@ -339,7 +349,7 @@ pub fn waits(cond: usize) -> bool {
 /// The wait on a condition variable, with the lock's mutex.
 pub fn waits_with(cond: usize) -> Target {
     let is_in_line = waits(cond);
-    if PLACE.state.load(Ordering::Acquire) != state::STEERED {
+    if !is_steered() {
         return real::COND_WAIT.get();
     }
     match (kin(), is_in_line) {

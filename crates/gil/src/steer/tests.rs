@@ -337,3 +337,23 @@ fn any_order_of_events_is_told_in_an_order_that_a_policy_understands() {
         }
     }
 }
+
+/// As in `policy/tests/adaptive_woken.rs`; one that nobody knows has woken nobody.
+#[test]
+fn whoever_the_holder_itself_has_woken_does_not_ask_it() {
+    for (by, asks) in [(5, false), (77, true)] {
+        with("adaptive", |steer| {
+            steer.acquired(at(0), seat(0), None);
+            steer.released(at(10), seat(0), None);
+            steer.acquired(at(20), seat(5), None);
+            // It computes, and nothing is left of what it had earned.
+            steer.released(at(50_000), seat(5), None);
+            steer.acquired(at(50_001), seat(5), None);
+            steer.woken(at(60_000), seat(0), WaiterId(by));
+            steer.arrives(at(60_000), seat(0));
+            assert_eq!(steer.asks(), asks, "woken by {by}");
+            steer.look(at(66_000));
+            assert!(steer.asks(), "its slice is over");
+        });
+    }
+}

@@ -179,7 +179,7 @@ pub fn waits(cond: usize) -> bool {
         } else if me.slot.wants.swap(1, Ordering::Relaxed) == 0 {
             let passes = me.slot.doing.swap(0, Ordering::Relaxed) != 0;
             me.slot.cond.store(cond, Ordering::Relaxed);
-            hurry(arrives(me, passes));
+            hurry(arrives(me, passes, crate::peers::woke(me)));
         }
     });
     is_for_it

@@ -19,7 +19,7 @@ use crate::host::with_me;
 use crate::real::{self, Real};
 use crate::sys::Timespec;
 use crate::threads::{self, Me, other};
-use crate::{config, loader};
+use crate::{config, loader, peers};
 
 /// What a thread is doing: bits of `Slot::doing`, written by the thread itself.
 mod doing {
@@ -140,7 +140,9 @@ unsafe extern "C" fn happens(event: u32, data: *const usize, _: *mut c_void) {
                         me.slot.doing.store(doing | doing::YIELDS, Ordering::Relaxed);
                     }
                 }
-                keeper::hurry(arrives(ready, by_itself));
+                let is_holder = me.slot.holds.load(Ordering::Relaxed) > 0;
+                let by = (is_holder && ready.who != me.who).then_some(me.who);
+                keeper::hurry(arrives(ready, by_itself, by.or_else(|| peers::woke(ready))));
             });
         }
         RESUMED => {
