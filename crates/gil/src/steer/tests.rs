@@ -349,10 +349,10 @@ fn whoever_the_holder_itself_has_woken_does_not_ask_it() {
             // It computes, and nothing is left of what it had earned.
             steer.released(at(50_000), seat(5), None);
             steer.acquired(at(50_001), seat(5), None);
-            steer.woken(at(60_000), seat(0), WaiterId(by));
-            steer.arrives(at(60_000), seat(0));
+            steer.woken(at(51_000), seat(0), WaiterId(by));
+            steer.arrives(at(51_000), seat(0));
             assert_eq!(steer.asks(), asks, "woken by {by}");
-            steer.look(at(66_000));
+            steer.look(at(56_100));
             assert!(steer.asks(), "its slice is over");
         });
     }

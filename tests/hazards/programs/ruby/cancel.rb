@@ -6,7 +6,11 @@ ways = [
   -> { sleep },
   -> { Queue.new.pop },
   -> { IO.pipe[0].read },
-  -> { Mutex.new.tap(&:lock).synchronize { nil } rescue loop { 1 + 1 } },
+  lambda do
+    Mutex.new.tap(&:lock).synchronize { nil }
+  rescue ThreadError # It has that mutex. What another thread raises is not caught.
+    loop { 1 + 1 }
+  end,
 ]
 computing(1) do
   ways.each do |way|
