@@ -24,3 +24,50 @@ fn thread_name(thread: &ThreadSums) -> String {
         (_, name) => name.to_owned(),
     }
 }
+
+/// What is done at a lock, in words.
+struct Words {
+    holds: &'static str,
+    waits: &'static str,
+    asks: &'static str,
+    waiters: &'static str,
+}
+
+impl Words {
+    /// Python's lock is the GIL, Ruby's the GVL.
+    fn of(runtime: &str) -> Words {
+        if runtime.starts_with("ruby ") {
+            Words {
+                holds: "holds the GVL",
+                waits: "waits for the GVL",
+                asks: "asks for the GVL",
+                waiters: "threads that wait for the GVL",
+            }
+        } else {
+            Words {
+                holds: "holds the GIL",
+                waits: "waits for the GIL",
+                asks: "asks for the GIL",
+                waiters: "threads that wait for the GIL",
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lock_is_called_as_its_users_call_it() {
+        for (runtime, waits) in [
+            ("3.11.7 (main, …) [GCC]", "waits for the GIL"),
+            (
+                "ruby 3.1.2p20 (2022-04-12 revision 4491bb740a) [x86_64-linux-gnu]",
+                "waits for the GVL",
+            ),
+        ] {
+            assert_eq!(Words::of(runtime).waits, waits);
+        }
+    }
+}

@@ -11,8 +11,8 @@ use crate::analyse::command_line;
 use crate::format::MAX_LOCKS;
 use crate::read::Trace;
 
-use super::thread_name;
 use super::timeline::{Doing, Mark, timeline};
+use super::{Words, thread_name};
 
 /// `BUILTIN_CLOCK_REALTIME` and `…_MONOTONIC`.
 const REALTIME: u32 = 1;
@@ -169,11 +169,11 @@ impl Name {
         self as u64 + Name::ALL.len() as u64 * u64::from(lock) + 1
     }
 
-    fn text(self, lock: u8) -> String {
+    fn text(self, words: &Words, lock: u8) -> String {
         let what = match self {
-            Name::Holds => "holds the GIL",
-            Name::Waits => "waits for the GIL",
-            Name::Asks => "asks for the GIL",
+            Name::Holds => words.holds,
+            Name::Waits => words.waits,
+            Name::Asks => words.asks,
         };
         // Sub-interpreters have locks of their own.
         if lock == 0 { what.to_owned() } else { format!("{what} {lock}") }
@@ -226,9 +226,12 @@ impl<W: Write> Writer<'_, W> {
             }),
             ..TracePacket::default()
         })?;
+        let words = Words::of(&trace.about.runtime);
         let names = used_locks(trace).into_iter().flat_map(|lock| {
-            Name::ALL
-                .map(|name| Interned { iid: Some(name.iid(lock)), name: Some(name.text(lock)) })
+            Name::ALL.map(|name| Interned {
+                iid: Some(name.iid(lock)),
+                name: Some(name.text(&words, lock)),
+            })
         });
         let category = Interned { iid: Some(CATEGORY_IID), name: Some("gil".to_owned()) };
         self.packet(TracePacket {
@@ -260,7 +263,7 @@ impl<W: Write> Writer<'_, W> {
             },
             TrackDescriptor {
                 uuid: Some(track(self.sequence, WAITERS_TRACK)),
-                name: Some("threads that wait for the GIL".to_owned()),
+                name: Some(Words::of(&about.runtime).waiters.to_owned()),
                 parent_uuid: Some(process),
                 counter: Some(CounterDescriptor { unit: Some(UNIT_COUNT) }),
                 ..TrackDescriptor::default()

@@ -10,8 +10,8 @@ use serde::Serialize;
 use crate::analyse::command_line;
 use crate::read::Trace;
 
-use super::thread_name;
 use super::timeline::{Doing, Mark, timeline};
+use super::{Words, thread_name};
 
 /// One event; what it has not is left out.
 #[derive(Serialize, Default)]
@@ -57,6 +57,7 @@ impl Args<'_> {
 struct Writer<'w, W> {
     out: &'w mut W,
     pid: u32,
+    words: Words,
     /// What threads are called in the file, by their number in the trace.
     ids: Vec<u32>,
     /// Added to each time, in nanoseconds.
@@ -105,8 +106,8 @@ impl<W: Write> Writer<'_, W> {
             Mark::Begin { thread, lock, doing, from, .. } => {
                 let (tid, args) = (self.id(thread), args(lock));
                 let name = match doing {
-                    Doing::Holds => "holds the GIL",
-                    Doing::Waits => "waits for the GIL",
+                    Doing::Holds => self.words.holds,
+                    Doing::Waits => self.words.waits,
                 };
                 let begin = Event { ph: "B", ts, tid, name, cat: "gil", args, ..Event::default() };
                 self.event(begin)?;
@@ -119,13 +120,13 @@ impl<W: Write> Writer<'_, W> {
                 self.event(Event { ph: "E", ts, tid, ..Event::default() })
             }
             Mark::Ask { thread, lock } => {
-                let (tid, name, args) = (self.id(thread), "asks for the GIL", args(lock));
+                let (tid, name, args) = (self.id(thread), self.words.asks, args(lock));
                 let ask = Event { ph: "i", s: "t", ts, tid, name, ..Event::default() };
                 self.event(Event { cat: "gil", args, ..ask })
             }
             Mark::Waiting { count } => {
                 let args = Args { waiting: Some(count), ..Args::default() };
-                let name = "threads that wait for the GIL";
+                let name = self.words.waiters;
                 self.event(Event { ph: "C", ts, name, args, ..Event::default() })
             }
         }
@@ -160,7 +161,8 @@ impl<W: Write> TraceEvents<W> {
         let later_ns = trace.about.start_ns.saturating_sub(self.start_ns);
         let is_first = self.written == 0;
         let pid = trace.about.pid;
-        let mut writer = Writer { out: &mut self.out, pid, ids, later_ns, is_first };
+        let words = Words::of(&trace.about.runtime);
+        let mut writer = Writer { out: &mut self.out, pid, words, ids, later_ns, is_first };
         writer.names(trace)?;
         timeline(trace, self.written, |at_ns, mark| writer.mark(at_ns, mark))?;
         self.written += 1;
