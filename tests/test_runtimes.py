@@ -123,3 +123,19 @@ def test_a_trace_of_a_ruby_says_who_waits_for_whom(
     lines = said.stdout.splitlines()
     assert any(line.startswith(" runtime") and " ruby " in line for line in lines)
     assert any(line.startswith(" GVL") for line in lines)
+
+
+def test_a_trace_of_a_ruby_says_when_it_ends_before_the_program(
+    deconvoy: Deconvoy, tmp_path: Path
+) -> None:
+    """From 3.3 on a second Ractor ends it: each has a lock of its own."""
+    found, _ = languages.installed()
+    rubies = [one for one in found.values() if one.name in ("ruby3.3", "ruby3.4")]
+    if not rubies:
+        pytest.skip("no Ruby 3.3: ci/rubies get 3.3")
+    program = "$VERBOSE = nil; Ractor.new { Thread.new {}.join }.take; Thread.new {}.join"
+    folder = tmp_path / "trace"
+    done = deconvoy("trace", "-o", folder, "--", rubies[0].command, "-e", program)
+    assert done.returncode == 0, done.stderr
+    said = deconvoy("report", folder)
+    assert "then a second Ractor began" in said.stdout

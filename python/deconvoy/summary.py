@@ -114,6 +114,12 @@ def print_process(out: Console, report: Report) -> None:
         f"{totals['switches']} switches, {totals['forced']} of them forced; "
         f"{totals['asks']} drop requests",
     )
+    until = process["seen_until_ns"]
+    if until is not None:
+        facts.add_row(
+            "seen",
+            f"for {time_text(until)}: then a second Ractor began, which has a lock of its own",
+        )
     out.print(facts)
 
 

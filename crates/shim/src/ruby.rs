@@ -10,11 +10,12 @@
 
 mod hooks;
 mod keeper;
+mod kin;
 pub mod queue;
 pub mod ticks;
 
 use core::cell::UnsafeCell;
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -23,13 +24,14 @@ use deconvoy_policy::{Driver, MAX_THREADS, Nanos, WaiterId};
 use deconvoy_trace::format::Kind;
 use deconvoy_trace::notes::Notes;
 
+pub use self::kin::{Kin, description, kin};
 use crate::hooks::Target;
 use crate::host::{enter_in_trace, with_me};
 use crate::records::{Records, renewed};
 use crate::sys::{self, Linux, OfThread};
 use crate::threads::{Me, PARKERS};
 use crate::tracing::{self, Here};
-use crate::{config, loader, names, peers, real};
+use crate::{config, names, peers, real};
 
 /// A slice of Ruby's.
 const SLICE: Nanos = Nanos::from_millis(100);
@@ -43,63 +45,6 @@ pub static MUTEX: AtomicUsize = AtomicUsize::new(0);
 
 pub fn is_mutex(address: usize) -> bool {
     address == MUTEX.load(Ordering::Relaxed) && address != 0
-}
-
-/// Which Ruby this process is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Kin {
-    /// None, or one that nobody knows.
-    None,
-    /// Waiters wait on condition variables of their own, one of them with a time limit.
-    Queue,
-    /// A thread keeps time for all.
-    Ticks,
-}
-
-/// Looked for anew for a while, as long as there is neither a Ruby nor a Python: it may be loaded
-/// later. To look costs a microsecond or two.
-pub fn kin() -> Kin {
-    const QUEUE: u32 = 1;
-    const TICKS: u32 = 2;
-    const NEITHER: u32 = 3;
-    static FOUND: AtomicU32 = AtomicU32::new(0);
-    static LOOKS: AtomicU32 = AtomicU32::new(0);
-    const MOST_LOOKS: u32 = 64;
-    let mut found = FOUND.load(Ordering::Relaxed);
-    if found == 0 {
-        found = match version() {
-            Some([2, 6..=7, _] | [3, 0..=2, _]) => QUEUE,
-            Some([3, minor, _]) if minor >= 3 => TICKS,
-            Some([4, _, _]) => TICKS,
-            None if loader::symbol(c"Py_GetVersion").is_null()
-                && LOOKS.fetch_add(1, Ordering::Relaxed) < MOST_LOOKS =>
-            {
-                0
-            }
-            Some(_) | None => NEITHER,
-        };
-        FOUND.store(found, Ordering::Relaxed);
-    }
-    match found {
-        QUEUE => Kin::Queue,
-        TICKS => Kin::Ticks,
-        _ => Kin::None,
-    }
-}
-
-/// `ruby_api_version`: three numbers.
-fn version() -> Option<[c_int; 3]> {
-    let at = loader::symbol(c"ruby_api_version");
-    let known = !at.is_null() && !loader::symbol(c"rb_thread_call_without_gvl").is_null();
-    // SAFETY: Ruby's API has it as an array of three `int` in every version.
-    known.then(|| unsafe { *at.cast::<[c_int; 3]>() })
-}
-
-/// As `ruby -v` says, for the trace.
-pub fn description() -> Option<&'static CStr> {
-    let at = loader::symbol(c"ruby_description");
-    // SAFETY: Ruby's API has it as a zero-terminated text, which is constant.
-    (!at.is_null()).then(|| unsafe { CStr::from_ptr(at.cast()) })
 }
 
 type Steering = Steer<'static, Notes<Here>>;
@@ -181,7 +126,10 @@ fn begin() {
 
 /// What there is now cannot be served: the rest is Ruby's own.
 fn give_up() {
-    PLACE.state.store(state::OVER, Ordering::Release);
+    let was = PLACE.state.swap(state::OVER, Ordering::AcqRel);
+    if let Some(recorder) = tracing::recorder().filter(|_| was != state::OVER) {
+        recorder.write(Linux.now().0, Kind::LockEnd, 0, NUMBER, 0);
+    }
 }
 
 /// Does something with the policy, if there is one.
@@ -389,7 +337,7 @@ pub fn forked() {
     // SAFETY: there is one thread, which is inside `fork`, and none that could hold the guard.
     unsafe { PLACE.guard.forget() };
     if was == state::OVER {
-        give_up();
+        PLACE.state.store(was, Ordering::Relaxed);
     }
     queue::forked();
     keeper::forked();

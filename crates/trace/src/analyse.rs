@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use deconvoy_policy::Spec;
 
-use crate::format::{OTHERS, state};
+use crate::format::{self, Event, OTHERS, state};
 use crate::histogram::quantile_ns;
 use crate::read::{ThreadSums, Trace};
 use kinds::Kind;
@@ -62,6 +62,9 @@ pub struct Process {
     pub start_unix_ns: u64,
     /// The switch interval; CPython's default when nobody waited and so none was seen.
     pub interval_ns: u64,
+    /// When the process did what cannot be served (a Ruby that has a second Ractor), if it did: of
+    /// what came then nothing is known.
+    pub seen_until_ns: Option<u64>,
 }
 
 /// Over the whole run and all threads.
@@ -223,7 +226,15 @@ fn process(trace: &Trace, interval_ns: u64) -> Process {
         unmatched: unmatched(trace),
         start_unix_ns: about.start_unix_ns,
         interval_ns,
+        seen_until_ns: seen_until_ns(trace),
     }
+}
+
+/// Ruby's lock lasts as long as the process, so its end says that it is not seen any more.
+fn seen_until_ns(trace: &Trace) -> Option<u64> {
+    let ends = |event: &&Event| event.kind == format::Kind::LockEnd;
+    let is_ruby = trace.about.runtime.starts_with("ruby ");
+    trace.events.iter().find(ends).filter(|_| is_ruby).map(|event| event.at_ns)
 }
 
 fn unmatched(trace: &Trace) -> Vec<String> {

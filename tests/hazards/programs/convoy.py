@@ -10,8 +10,6 @@ import signal
 import sys
 import threading
 
-import hazard
-
 
 def bounded_queue(producers, consumers, items):
     """Each `put` and `get` takes the queue's lock, and wakes who waits for it."""
@@ -54,7 +52,7 @@ def pool():
 
 
 def signals():
-    """The main thread waits for a lock that others take again and again, and is interrupted there."""
+    """The main thread is interrupted while it waits for a lock that others take all the time."""
     lock = threading.Lock()
     state = {"count": 0, "heard": 0, "mine": 0}
     main = threading.main_thread().ident
