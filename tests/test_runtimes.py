@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -83,13 +84,24 @@ def test_the_curve_of_a_ruby_is_of_slices_that_it_can_have(version: str) -> None
     assert len(cases) == len(matrix.PARETO_WORKERS) * (len(lengths) + 1)
 
 
+def test_a_ruby_that_nobody_named_is_left_out_where_it_cannot_have_the_interval() -> None:
+    old, new = (
+        Runtime(f"ruby{version}", "", installed=installed_named("ruby", version))
+        for version in ("3.1", "3.4")
+    )
+    skipped: dict[str, str] = {}
+    assert matrix.able([old, new], 0.001, skipped) == [new]
+    assert "a slice of Ruby 3.1 is 100 ms long" in skipped["ruby3.1"]
+    assert matrix.able([old, new], None, {}) == [old, new]
+
+
 @pytest.fixture
 def system_ruby() -> Installed:
     found, missing = languages.installed()
-    names = [name for name in found if name.startswith("ruby")]
-    if not names:
-        pytest.skip(missing["ruby"])
-    return found[names[-1]]
+    in_path = [one for one in found.values() if one.command == shutil.which("ruby")]
+    if not in_path:
+        pytest.skip(missing.get("ruby", "no Ruby in PATH"))
+    return in_path[0]
 
 
 def test_messages_of_a_ruby_under_a_policy(

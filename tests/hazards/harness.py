@@ -165,7 +165,9 @@ def run(command: list[str], mode: str, **extra: str) -> Result:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGABRT)
             out, errors = process.communicate()
-        traces = [path.read_bytes()[:64] for path in sorted(Path(folder).glob("*.trace"))]
+        begun = [path.read_bytes()[:64] for path in sorted(Path(folder).glob("*.trace"))]
+        # A process that was killed as it began has written nothing.
+        traces = [start for start in begun if start.strip(b"\0")]
         shown = " ".join(f"{key}={value}" for key, value in settings.items())
     line = f"{shown} {' '.join(command)}"
     return Result(process.returncode, out.decode(), errors.decode(errors="replace"), traces, line)

@@ -14,7 +14,9 @@ import pytest
 from harness import Interpreter, Result, require_ok
 
 PROGRAM = str(harness.PROGRAMS / "convoy.py")
-SCENARIOS = ["queue", "pair", "pool", "signals"]
+SCENARIOS = ["queue", "pair", "pool", "signals", "several"]
+# Of the others it is the outcome that counts.
+JUDGED = ("queue", "pair", "pool")
 MODES = ("stock", "adaptive", "traced")
 
 
@@ -46,6 +48,6 @@ def test_handing_work_over_is_no_convoy(case: Case, result: Result) -> None:
     require_ok(result)
     done = json.loads(result.out.splitlines()[0])
     print(done)
-    if case.mode != "stock" and case.scenario != "signals":
+    if case.mode != "stock" and case.scenario in JUDGED:
         # Ours: 0.01 to 0.05 an item; with a convoy: 1 to 3.
         assert done["switches"] <= 0.3 * done["items"]

@@ -102,7 +102,8 @@ def probe(name: str, path: str, modules: Iterable[str]) -> CPython | None:
 def named(paths: Iterable[str], modules: Sequence[str]) -> list[CPython]:
     chosen = []
     for path in paths:
-        found = probe(path, str(Path(path).absolute()), modules) if os.path.isfile(path) else None
+        runs = os.path.isfile(path) and os.access(path, os.X_OK)
+        found = probe(path, str(Path(path).absolute()), modules) if runs else None
         if found is None:
             raise UserError(f"{path} is no CPython that runs")
         if found.why_not:

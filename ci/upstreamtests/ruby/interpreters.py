@@ -88,7 +88,7 @@ def source_of(version: str) -> Path:
 
 def probe(path: str) -> str | None:
     """The version of a Ruby that runs, and that is no JRuby or the like."""
-    if not os.path.isfile(path):
+    if not (os.path.isfile(path) and os.access(path, os.X_OK)):
         return None
     done = subprocess.run([path, "--disable-gems", "-e", PROBE], capture_output=True, text=True)
     engine, _, version = done.stdout.partition(" ")

@@ -3,7 +3,9 @@
 //! Each is a few instructions that save the arguments, ask a *plan* where to go, restore them and
 //! jump there. A call that is none of ours reaches the C library with the stack as the caller left
 //! it: cancellation, unwinding and back-traces pass as if we were not there. But for
-//! `sched_setaffinity`, which is no point of cancellation and calls back to nobody.
+//! `sched_setaffinity`, which is no point of cancellation and calls back to nobody, and `sem_wait` of a
+//! thread that uses an interpreter's lock, under a policy that breaks convoys: that has a frame with
+//! nothing to clean up.
 
 use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
@@ -187,7 +189,7 @@ unsafe extern "C" fn plan_post(semaphore: *mut c_void) -> Target {
 unsafe extern "C" fn plan_sem_wait(semaphore: *mut c_void) -> Target {
     peers::waits(semaphore as usize);
     let pass_on = real::SEM_WAIT.get();
-    if config::is_on() { wait_politely as Target } else { pass_on }
+    if peers::may_leave() { wait_politely as Target } else { pass_on }
 }
 
 unsafe extern "C" fn plan_sem_timedwait(semaphore: *mut c_void) -> Target {
@@ -197,7 +199,9 @@ unsafe extern "C" fn plan_sem_timedwait(semaphore: *mut c_void) -> Target {
 
 unsafe extern "C" fn plan_sem_clockwait(semaphore: *mut c_void) -> Target {
     peers::waits(semaphore as usize);
-    real::SEM_CLOCKWAIT.get()
+    let target = real::SEM_CLOCKWAIT.get();
+    // A program that looks whether there is one finds ours.
+    if target.is_null() { absent as Target } else { target }
 }
 
 unsafe extern "C" fn plan_setaffinity() -> Target {
@@ -297,14 +301,20 @@ unsafe extern "C" fn watched_wait() {
     )
 }
 
-/// Sets `errno`.
 unsafe extern "C" fn interrupted() -> c_int {
+    fails(sys::EINTR)
+}
+
+unsafe extern "C" fn absent() -> c_int {
+    fails(sys::ENOSYS)
+}
+
+fn fails(with: c_int) -> c_int {
     unsafe extern "C" {
         fn __errno_location() -> *mut c_int;
     }
-    const EINTR: c_int = 4;
     // SAFETY: the calling thread's own.
-    unsafe { *__errno_location() = EINTR };
+    unsafe { *__errno_location() = with };
     -1
 }
 

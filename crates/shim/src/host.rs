@@ -128,10 +128,11 @@ fn computed(own: &Own, now: Nanos) -> bool {
 pub fn acquired(lock: &'static Lock) -> Answer {
     let is_own = with_me(|me| {
         me.slot.pending.store(0, Ordering::Relaxed);
-        me.slot.holds.store(1, Ordering::Relaxed);
         me.slot.lock.store(u32::from(lock.number()) + 1, Ordering::Relaxed);
         let hold = me.slot.hold.load(Ordering::Relaxed).wrapping_add(1);
         me.slot.hold.store(hold, Ordering::Relaxed);
+        // Release: see `peers::Post::lasts`.
+        me.slot.holds.store(1, Ordering::Release);
         enter_in_trace(me);
         names::acquired(me);
         // SAFETY: CPython signals `switch_cond` in `take_gil` with the mutex held; the reference
@@ -139,6 +140,7 @@ pub fn acquired(lock: &'static Lock) -> Answer {
         let usage = unsafe { lock.usage() };
         let (seat, maker) = (me.seat(), me.slot.take_maker());
         let may_own = tracing::recorder().is_none();
+        let by = peers::woke(me);
         if may_own && usage.is_own(seat) {
             return true;
         }
@@ -160,7 +162,7 @@ pub fn acquired(lock: &'static Lock) -> Answer {
             if let Some(maker) = maker {
                 gate.made(&Linux, now, seat, maker);
             }
-            if let Some(by) = peers::woke(me) {
+            if let Some(by) = by {
                 gate.woken(&Linux, now, seat, by);
             }
             gate.acquired(&Linux, now, seat);

@@ -14,6 +14,7 @@ mod environment;
 mod finding;
 mod hooks;
 mod host;
+mod image;
 mod latch;
 mod layout;
 mod loader;
@@ -51,6 +52,8 @@ unsafe extern "C" fn constructor(
     // SAFETY: a constructor of a preloaded library runs before any other thread; the environment
     // is the process's.
     let wanted = unsafe { config::read(environment, sys::cores()) };
+    // The first call of this one may come from a signal handler.
+    real::SEM_POST.get();
     #[cfg(feature = "mutexes")]
     mutexes::begin();
     if wanted && !config::get().exec_children && ruby::kin() != ruby::Kin::None {

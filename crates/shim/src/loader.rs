@@ -70,6 +70,11 @@ impl Place {
 
 /// Whether two addresses are in one program or library.
 pub fn are_together(one: usize, other: usize) -> bool {
+    base_of(one).is_some_and(|base| base_of(other) == Some(base))
+}
+
+/// Where the program or library begins that an address is in.
+pub fn base_of(address: usize) -> Option<usize> {
     #[repr(C)]
     struct Info {
         file: *const c_char,
@@ -80,18 +85,15 @@ pub fn are_together(one: usize, other: usize) -> bool {
     type Dladdr = unsafe extern "C" fn(*const c_void, *mut Info) -> c_int;
     let dladdr = symbol(c"dladdr");
     if dladdr.is_null() {
-        return false;
+        return None;
     }
     // SAFETY: the type is glibc's.
     let dladdr: Dladdr = unsafe { transmute_copy(&dladdr) };
-    let base = |address: usize| {
-        let null: *mut c_void = core::ptr::null_mut();
-        let mut info = Info { file: null.cast(), base: null, name: null.cast(), at: null };
-        // SAFETY: any address may be asked for; `info` is a place for the answer.
-        let found = unsafe { dladdr(address as *const c_void, &raw mut info) };
-        (found != 0).then_some(info.base)
-    };
-    base(one).is_some() && base(one) == base(other)
+    let null: *mut c_void = core::ptr::null_mut();
+    let mut info = Info { file: null.cast(), base: null, name: null.cast(), at: null };
+    // SAFETY: any address may be asked for; `info` is a place for the answer.
+    let found = unsafe { dladdr(address as *const c_void, &raw mut info) };
+    (found != 0).then_some(info.base as usize)
 }
 
 fn dlsym() -> Option<Dlsym> {
@@ -99,7 +101,7 @@ fn dlsym() -> Option<Dlsym> {
     let at = AT.get(|| {
         // SAFETY: three addresses, which the loader filled in before it ran anything of this library.
         let dlsym = unsafe { deconvoy_loader.dlsym };
-        if dlsym.is_null() { in_libdl(c"dlsym") } else { dlsym }
+        if dlsym.is_null() { inside(c"libdl.so.2", c"dlsym") } else { dlsym }
     });
     // SAFETY: the type is POSIX's.
     at.map(|at| unsafe { transmute_copy(&at) })
@@ -111,16 +113,16 @@ fn dlvsym() -> Option<Dlvsym> {
     static AT: Place = Place::new();
     let at = AT.get(|| {
         let at = symbol(c"dlvsym");
-        if at.is_null() { in_libdl(c"dlvsym") } else { at }
+        if at.is_null() { inside(c"libdl.so.2", c"dlvsym") } else { at }
     });
     // SAFETY: the type is glibc's.
     at.map(|at| unsafe { transmute_copy(&at) })
 }
 
-/// Loads libdl for a program that does not, and looks there; null where glibc is not older than
-/// 2.34, and where there is no glibc.
+/// Loads a part of the C library for a program that does not, and looks there; null where glibc is not
+/// older than 2.34, and where there is no glibc.
 #[cold]
-fn in_libdl(name: &CStr) -> *mut c_void {
+fn inside(library: &CStr, name: &CStr) -> *mut c_void {
     /// `RTLD_NOW`, and what glibc's own `dlopen` adds.
     const NOW: c_int = 2 | c_int::MIN;
     // SAFETY: as in `dlsym`.
@@ -132,8 +134,8 @@ fn in_libdl(name: &CStr) -> *mut c_void {
     // own libraries load others by them; the strings are zero-terminated.
     unsafe {
         let (open, symbol): (Dlopen, Dlsym) = (transmute_copy(&open), transmute_copy(&symbol));
-        let libdl = open(c"libdl.so.2".as_ptr(), NOW);
-        if libdl.is_null() { libdl } else { symbol(libdl, name.as_ptr()) }
+        let library = open(library.as_ptr(), NOW);
+        if library.is_null() { library } else { symbol(library, name.as_ptr()) }
     }
 }
 
@@ -159,4 +161,11 @@ pub fn next(name: &CStr, version: Option<&CStr>) -> *mut c_void {
         at = unsafe { dlsym(RTLD_NEXT, name.as_ptr()) };
     }
     at
+}
+
+/// A symbol of the library of threads, which is the C library's own from glibc 2.34 on; null: there is
+/// none.
+pub fn next_of_threads(name: &CStr) -> *mut c_void {
+    let at = next(name, None);
+    if at.is_null() { inside(c"libpthread.so.0", name) } else { at }
 }

@@ -17,14 +17,15 @@
 //! depends on it but who waits where for some milliseconds.
 
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use deconvoy_gil::{AtomicU32, System};
-use deconvoy_policy::{Nanos, WaiterId};
+use deconvoy_policy::timeout::DEFAULT_INTERVAL;
+use deconvoy_policy::{MAX_THREADS, Nanos, WaiterId};
 
 use crate::sys::{self, Linux};
 use crate::threads::{self, Me, Slot};
-use crate::{config, loader, real};
+use crate::{config, image, real};
 
 /// What is known of a semaphore, of those who wait for it, and of those who left it to its poster.
 pub struct Place {
@@ -32,7 +33,10 @@ pub struct Place {
     awaited: AtomicU32,
     /// Who last posted it: see [`Post`].
     post: AtomicU64,
-    /// How often it was posted again in one hold of the GIL while somebody waited for it, and lately.
+    /// Counts its posts while somebody waited for it.
+    posts: AtomicU32,
+    /// Goes up each time that it is posted again in one hold of the GIL while somebody waits for it, and
+    /// down with each hold in which it is posted once.
     heat: AtomicU32,
     /// How many left it, and sleep on `released`.
     left: AtomicU32,
@@ -46,6 +50,7 @@ static ALL: [Place; PLACES] = [const {
     Place {
         awaited: AtomicU32::new(0),
         post: AtomicU64::new(0),
+        posts: AtomicU32::new(0),
         heat: AtomicU32::new(0),
         left: AtomicU32::new(0),
         released: AtomicU32::new(0),
@@ -60,12 +65,14 @@ const AGAIN: u32 = 8;
 
 /// One that leaves a semaphore to others does so for a slice, and a slice more for each that does the
 /// same: it would not get the GIL sooner.
-const SLICE: Nanos = Nanos::from_millis(5);
+const SLICE: Nanos = DEFAULT_INTERVAL;
 
 /// One post, in a word: the middle of the semaphore's address, in which of the poster's holds, and the
 /// poster's number + 1. 0: none yet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Post(u64);
+
+const _: () = assert!(MAX_THREADS < 0xffff);
 
 impl Post {
     fn new(semaphore: usize, me: Me) -> Post {
@@ -88,8 +95,11 @@ impl Post {
 
     /// Whether the poster's hold goes on.
     fn lasts(self, poster: &Slot) -> bool {
+        // Acquire pairs with the Release of one that has taken the lock: if this is a later hold, its
+        // number is seen.
+        let holds = poster.holds.load(Ordering::Acquire) > 0;
         let hold = poster.hold.load(Ordering::Relaxed) & 0xffff;
-        poster.holds.load(Ordering::SeqCst) > 0 && u64::from(hold) == self.0 >> 16 & 0xffff
+        holds && u64::from(hold) == (self.0 >> 16) & 0xffff
     }
 }
 
@@ -107,7 +117,7 @@ pub fn posts(semaphore: usize) {
     else {
         return;
     };
-    let Some(me) = threads::holder() else { return };
+    let Some(me) = threads::holder() else { return place.wakes_one() };
     let post = Post::new(semaphore, me);
     let before = Post(place.post.load(Ordering::Relaxed));
     let heat = place.heat.load(Ordering::Relaxed);
@@ -120,21 +130,24 @@ pub fn posts(semaphore: usize) {
     };
     place.post.store(post.0, Ordering::Relaxed);
     place.heat.store(heat, Ordering::Relaxed);
-    if heat >= HOT {
-        me.slot.note_hot(index as u32 + 1);
+    place.posts.fetch_add(1, Ordering::Relaxed);
+    if heat < HOT || !me.slot.notes_hot(index as u32 + 1) {
+        place.wakes_one();
     }
 }
 
 impl Slot {
-    /// The thread has posted the hot semaphore of this place, as index + 1, in its hold. Of more than two
-    /// those that leave them look by themselves.
-    fn note_hot(&self, place: u32) {
-        let [first, second] = &self.hot;
-        match first.load(Ordering::Relaxed) {
-            0 => first.store(place, Ordering::Relaxed),
-            known if known == place => {}
-            _ => second.store(place, Ordering::Relaxed),
-        }
+    /// The thread has posted the hot semaphore of this place, as index + 1, in its hold. Whether it is
+    /// one of the two that are looked at when the hold ends.
+    fn notes_hot(&self, place: u32) -> bool {
+        let known = |hot: &AtomicU32| match hot.load(Ordering::Relaxed) {
+            0 => {
+                hot.store(place, Ordering::Relaxed);
+                true
+            }
+            known => known == place,
+        };
+        self.hot.iter().any(known)
     }
 }
 
@@ -144,13 +157,11 @@ pub fn released(me: Me) {
     for hot in &me.slot.hot {
         let Some(index) = hot.load(Ordering::Relaxed).checked_sub(1) else { continue };
         hot.store(0, Ordering::Relaxed);
-        let Some(place) = ALL.get(index as usize) else { continue };
         // Pairs with the fence in `waits_for_release`: this sees that one asleep, or that one sees
         // the hold over.
         fence(Ordering::SeqCst);
-        if place.left.load(Ordering::Relaxed) > 0 {
-            place.released.fetch_add(1, Ordering::Relaxed);
-            Linux.futex_wake(&place.released, 1);
+        if let Some(place) = ALL.get(index as usize) {
+            place.wakes_one();
         }
     }
 }
@@ -158,11 +169,13 @@ pub fn released(me: Me) {
 /// The calling thread is about to wait for `semaphore`.
 pub fn waits(semaphore: usize) {
     let Some(me) = threads::known() else { return };
-    forget(me);
-    if let Some(place) = ALL.get(index(semaphore)) {
+    // It waits on if a signal has interrupted it.
+    if me.slot.awaits.load(Ordering::Relaxed) != semaphore {
+        forget(me);
+        let Some(place) = ALL.get(index(semaphore)) else { return };
         place.awaited.fetch_add(1, Ordering::Relaxed);
         me.slot.awaits.store(semaphore, Ordering::Relaxed);
-        me.slot.left_at.store(0, Ordering::Relaxed);
+        me.slot.posts_before.store(place.posts.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 
@@ -171,14 +184,24 @@ pub fn forget(me: Me) -> Option<(usize, &'static Place)> {
     let semaphore = me.slot.awaits.load(Ordering::Relaxed);
     let place = ALL.get(index(semaphore)).filter(|_| semaphore != 0)?;
     me.slot.awaits.store(0, Ordering::Relaxed);
-    place.awaited.fetch_sub(1, Ordering::Relaxed);
+    me.slot.left_at.store(0, Ordering::Relaxed);
+    one_less(&place.awaited);
     Some((semaphore, place))
 }
 
-/// Who ended the wait that `me` comes from, if it was one for a semaphore that another thread
-/// posted. Told once.
+/// A forked child begins again at zero, also if it was forked by a handler that interrupted a wait.
+fn one_less(count: &AtomicU32) {
+    let less = |count: u32| Some(count.saturating_sub(1));
+    let _ = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+}
+
+/// Who ended the wait that `me` comes from, if it was one for a semaphore that another thread has
+/// posted meanwhile. Told once.
 pub fn woke(me: Me) -> Option<WaiterId> {
     let (semaphore, place) = forget(me)?;
+    if place.posts.load(Ordering::Relaxed) == me.slot.posts_before.load(Ordering::Relaxed) {
+        return None;
+    }
     let post = Post(place.post.load(Ordering::Relaxed));
     post.by().filter(|&by| post.is_of(semaphore) && by != me.who)
 }
@@ -195,16 +218,27 @@ pub enum Then {
     IsInterrupted = 2,
 }
 
+/// Whether the calling thread, which is about to wait for a semaphore, may leave it to others.
+pub fn may_leave() -> bool {
+    config::is_on()
+        && config::get().policy.is_some_and(|spec| spec.breaks_convoys())
+        && threads::known().is_some()
+}
+
 /// The calling thread has taken `semaphore`, for a caller at that address.
+///
+/// # Safety
+/// It is a semaphore, which the calling thread may post.
 pub unsafe extern "C" fn taken(semaphore: *mut c_void, caller: usize) -> Then {
-    leave(semaphore, caller).unwrap_or(Then::Returns)
+    // SAFETY: as the caller says.
+    unsafe { leave(semaphore, caller) }.unwrap_or(Then::Returns)
 }
 
 /// Puts the semaphore back if another thread is to have it; `None`: it is the calling thread's.
-fn leave(semaphore: *mut c_void, caller: usize) -> Option<Then> {
-    if !config::is_on() || !config::get().policy.is_some_and(|spec| spec.breaks_convoys()) {
-        return None;
-    }
+///
+/// # Safety
+/// As for `taken`.
+unsafe fn leave(semaphore: *mut c_void, caller: usize) -> Option<Then> {
     let place = ALL.get(index(semaphore as usize))?;
     let post = Post(place.post.load(Ordering::Relaxed));
     if place.heat.load(Ordering::Relaxed) < HOT || !post.is_of(semaphore as usize) {
@@ -213,7 +247,7 @@ fn leave(semaphore: *mut c_void, caller: usize) -> Option<Then> {
     let me = threads::known()?;
     let poster = threads::other(post.by().filter(|&by| by != me.who)?)?.slot;
     let one_lock = poster.lock.load(Ordering::Relaxed) == me.slot.lock.load(Ordering::Relaxed);
-    if !one_lock || !post.lasts(poster) || !is_of_interpreter(caller) {
+    if !one_lock || !post.lasts(poster) || !image::is_of_interpreter(caller) {
         return None;
     }
     let now = Linux.now();
@@ -222,45 +256,40 @@ fn leave(semaphore: *mut c_void, caller: usize) -> Option<Then> {
         since => Nanos(since),
     };
     me.slot.left_at.store(since.0, Ordering::Relaxed);
-    let others = u64::from(place.left.load(Ordering::Relaxed));
+    let others = u64::from(place.left.load(Ordering::Relaxed)).min(MAX_THREADS as u64);
     let until = since.after(Nanos(SLICE.0.saturating_mul(1 + others)));
-    (now < until).then(|| place.waits_for_release(semaphore, poster, post, until))
+    // SAFETY: as the caller says.
+    (now < until).then(|| unsafe { place.waits_for_release(semaphore, poster, post, until) })
 }
 
 impl Place {
-    fn waits_for_release(
+    /// One of those that left it waits for it again, if there are any.
+    fn wakes_one(&self) {
+        if self.left.load(Ordering::Relaxed) > 0 {
+            self.released.fetch_add(1, Ordering::Relaxed);
+            Linux.futex_wake(&self.released, 1);
+        }
+    }
+
+    /// # Safety
+    /// As for `taken`.
+    unsafe fn waits_for_release(
         &self,
         semaphore: *mut c_void,
         poster: &Slot,
         post: Post,
         until: Nanos,
     ) -> Then {
-        // SAFETY: the caller of `sem_wait` has taken it, and it is there until that one has returned.
+        // SAFETY: as the caller says; it is there until `sem_wait` has returned.
         unsafe { real::post(semaphore) };
         self.left.fetch_add(1, Ordering::Relaxed);
         let seen = self.released.load(Ordering::Relaxed);
         fence(Ordering::SeqCst); // See `released`.
         let interrupted =
             post.lasts(poster) && sys::wait_interruptibly(&self.released, seen, until);
-        self.left.fetch_sub(1, Ordering::Relaxed);
+        one_less(&self.left);
         if interrupted { Then::IsInterrupted } else { Then::WaitsAgain }
     }
-}
-
-/// Whether the code at that address is the interpreter's, which needs the GIL next. What another library
-/// waits for it may need without.
-fn is_of_interpreter(caller: usize) -> bool {
-    /// The last such address: there are one or two.
-    static KNOWN: AtomicUsize = AtomicUsize::new(0);
-    if KNOWN.load(Ordering::Relaxed) == caller {
-        return true;
-    }
-    let interpreter = loader::symbol(c"_PyRuntime");
-    let is = !interpreter.is_null() && loader::are_together(caller, interpreter as usize);
-    if is {
-        KNOWN.store(caller, Ordering::Relaxed);
-    }
-    is
 }
 
 /// In a forked child: who waits or has left a semaphore is not there.

@@ -30,16 +30,23 @@ pub struct Real {
     name: &'static core::ffi::CStr,
     /// Where there is more than one.
     version: Option<&'static core::ffi::CStr>,
+    /// It may be in a library of its own.
+    is_of_threads: bool,
     at: AtomicPtr<c_void>,
 }
 
 impl Real {
     pub const fn new(name: &'static core::ffi::CStr) -> Real {
-        Real { name, version: None, at: AtomicPtr::new(core::ptr::null_mut()) }
+        let at = AtomicPtr::new(core::ptr::null_mut());
+        Real { name, version: None, is_of_threads: false, at }
     }
 
     const fn versioned(name: &'static core::ffi::CStr, version: &'static core::ffi::CStr) -> Real {
         Real { version: Some(version), ..Real::new(name) }
+    }
+
+    const fn of_threads(name: &'static core::ffi::CStr) -> Real {
+        Real { is_of_threads: true, ..Real::new(name) }
     }
 
     const fn cond(name: &'static core::ffi::CStr) -> Real {
@@ -53,7 +60,11 @@ impl Real {
 
     #[cold]
     fn look_up(&self) -> *mut c_void {
-        let at = loader::next(self.name, self.version);
+        let at = if self.is_of_threads {
+            loader::next_of_threads(self.name)
+        } else {
+            loader::next(self.name, self.version)
+        };
         self.at.store(at, Ordering::Relaxed);
         at
     }
@@ -74,11 +85,11 @@ pub static COND_DESTROY: Real = Real::cond(c"pthread_cond_destroy");
 pub static COND_SIGNAL: Real = Real::cond(c"pthread_cond_signal");
 pub static COND_WAIT: Real = Real::cond(c"pthread_cond_wait");
 pub static COND_TIMEDWAIT: Real = Real::cond(c"pthread_cond_timedwait");
-pub static SEM_POST: Real = Real::new(c"sem_post");
-pub static SEM_WAIT: Real = Real::new(c"sem_wait");
-pub static SEM_TIMEDWAIT: Real = Real::new(c"sem_timedwait");
-/// Only in glibc 2.30 and later; so are its callers.
-pub static SEM_CLOCKWAIT: Real = Real::new(c"sem_clockwait");
+pub static SEM_POST: Real = Real::of_threads(c"sem_post");
+pub static SEM_WAIT: Real = Real::of_threads(c"sem_wait");
+pub static SEM_TIMEDWAIT: Real = Real::of_threads(c"sem_timedwait");
+/// In glibc 2.30 and later.
+pub static SEM_CLOCKWAIT: Real = Real::of_threads(c"sem_clockwait");
 pub static SET_AFFINITY: Real = Real::versioned(c"sched_setaffinity", AFFINITY_VERSION);
 pub static MUTEX_UNLOCK: Real = Real::new(c"pthread_mutex_unlock");
 pub static EPOLL_WAIT: Real = Real::new(c"epoll_wait");

@@ -150,10 +150,11 @@ const FUTEX_PRIVATE: usize = 128;
 
 /// [`System::futex_wait`] with a deadline, and whether a signal ended it.
 pub fn wait_interruptibly(word: &AtomicU32, expected: u32, deadline: Nanos) -> bool {
-    futex_wait(word, expected, Some(deadline)) == -EINTR
+    futex_wait(word, expected, Some(deadline)) == -(EINTR as isize)
 }
 
-const EINTR: isize = 4;
+pub const EINTR: i32 = 4;
+pub const ENOSYS: i32 = 38;
 
 fn futex_wait(word: &AtomicU32, expected: u32, deadline: Option<Nanos>) -> isize {
     let time = deadline.map(Timespec::at);

@@ -40,6 +40,8 @@ pub struct Slot {
     pub hold: AtomicU32,
     /// The semaphore that it waited for last, until a policy was told; 0: none.
     pub awaits: AtomicUsize,
+    /// How often that one had been posted by then.
+    pub posts_before: AtomicU32,
     /// When it first left that semaphore to others; 0: it has not.
     pub left_at: AtomicU64,
     /// Those that it has posted in this hold and posts again and again: see `peers.rs`.
@@ -74,6 +76,7 @@ impl Slot {
             lock: AtomicU32::new(0),
             hold: AtomicU32::new(0),
             awaits: AtomicUsize::new(0),
+            posts_before: AtomicU32::new(0),
             left_at: AtomicU64::new(0),
             hot: [const { AtomicU32::new(0) }; 2],
             wants: AtomicU32::new(0),

@@ -218,6 +218,8 @@ def bench(
         there = None if machines is None else machines.available()
         wanted = list(patterns) or matrix.default_runtimes(scenarios, quick, pareto, there)
         chosen, skipped = runtimes.choose(wanted, traces, there)
+        if not patterns:
+            chosen = matrix.able(chosen, interval_s, skipped)
         asked = matrix.Asked(workers, work, interval_s, modes, sizes, quick, pareto)
         cases = matrix.cases_asked(scenarios, chosen, asked, named=bool(patterns))
         if interval_s is not None and not any(one.intervals_s for one in chosen):

@@ -10,6 +10,7 @@ from deconvoy.bench import runtimes
 from deconvoy.bench.catalogue import Scenario
 from deconvoy.bench.languages import LANGUAGES
 from deconvoy.bench.scenario import TASKS, Case
+from deconvoy.errors import UserError
 
 PARETO_WORKERS = (1, 2, 4, 8)
 
@@ -40,6 +41,21 @@ def cases_of(
         for count in workers
     ]
     return list(dict.fromkeys(cases))
+
+
+def able(
+    chosen: list[runtimes.Runtime], interval_s: float | None, skipped: dict[str, str]
+) -> list[runtimes.Runtime]:
+    """Those that can have such a switch interval, or have none; why the others cannot goes to
+    `skipped`."""
+    kept = []
+    for runtime in chosen:
+        try:
+            checked(interval_s, runtime)
+            kept.append(runtime)
+        except UserError as error:
+            skipped[runtime.name] = str(error)
+    return kept
 
 
 def checked(interval_s: float | None, runtime: runtimes.Runtime) -> float | None:

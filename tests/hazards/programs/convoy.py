@@ -4,6 +4,7 @@ through once; how many switches are too many is judged by the test.
 """
 
 import json
+import os
 import queue
 import resource
 import signal
@@ -55,6 +56,7 @@ def signals():
     """The main thread is interrupted while it waits for a lock that others take all the time."""
     lock = threading.Lock()
     state = {"count": 0, "heard": 0, "mine": 0}
+    rounds = [0] * 6
     main = threading.main_thread().ident
 
     def heard(*_):
@@ -62,21 +64,71 @@ def signals():
 
     signal.signal(signal.SIGUSR1, heard)
 
-    def work():
+    def work(n):
         while state["mine"] < 200 or state["heard"] < 20:
             for _ in range(100):
                 with lock:
                     state["count"] += 1
+            rounds[n] += 1
             signal.pthread_kill(main, signal.SIGUSR1)
 
-    threads = [threading.Thread(target=work) for _ in range(6)]
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(len(rounds))]
     for thread in threads:
         thread.start()
     while any(thread.is_alive() for thread in threads):
         with lock:
             state["mine"] += 1
-    assert state["count"] % 100 == 0, state
+    assert state["count"] == 100 * sum(rounds), (state, rounds)
     return state["count"] + state["mine"]
+
+
+def several():
+    """More locks that are taken all the time than are looked at when a hold ends, some with a time
+    limit, and children that are forked meanwhile."""
+    locks = [threading.Lock() for _ in range(5)]
+    counts = [0] * 5
+    done = [0] * 10
+    forked = threading.Event()
+
+    def work(n):
+        while done[n] < 3000 or not forked.is_set():
+            which = (n + done[n] // 50) % 5
+            if n % 3 == 0:
+                while not locks[which].acquire(timeout=0.001):
+                    pass
+            else:
+                locks[which].acquire()
+            counts[which] += 1
+            locks[which].release()
+            done[n] += 1
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(10)]
+    for thread in threads:
+        thread.start()
+    for _ in range(10):
+        pid = os.fork()
+        if pid == 0:
+            hazard.watch_child()
+            own = threading.Lock()
+            number = [0]
+
+            def count():
+                for _ in range(500):
+                    with own:
+                        number[0] += 1
+
+            children = [threading.Thread(target=count) for _ in range(4)]
+            for child in children:
+                child.start()
+            for child in children:
+                child.join()
+            os._exit(0 if number[0] == 2000 else 1)
+        assert os.waitpid(pid, 0)[1] == 0
+    forked.set()
+    for thread in threads:
+        thread.join()
+    assert sum(counts) == sum(done), (counts, done)
+    return sum(done)
 
 
 SCENARIOS = {
@@ -84,6 +136,7 @@ SCENARIOS = {
     "pair": lambda: bounded_queue(1, 1, 20_000),
     "pool": pool,
     "signals": signals,
+    "several": several,
 }
 
 if __name__ == "__main__":

@@ -226,6 +226,12 @@ impl<'a> Model<'a> {
                 State::Woken { since } | State::Waiting { since } => since,
                 _ => self.now,
             };
+            // Some say that another thread has woken them: nobody may wait longer than the bound for it.
+            let is_new = !matches!(self.threads[thread].state, State::Waiting { .. });
+            if is_new && self.up_to(1) == 0 {
+                let by = WaiterId(self.up_to(self.threads.len() as u64 - 1) as u32);
+                self.step(Event::Woken { who: WaiterId(thread as u32), by }, thread);
+            }
             self.threads[thread].state = State::Waiting { since };
             self.threads[thread].timer = None;
             self.step(Event::Arrive { who: WaiterId(thread as u32) }, thread);

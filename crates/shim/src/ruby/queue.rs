@@ -21,7 +21,7 @@ use deconvoy_gil::{Keep, System, UNTAKEN, Whose};
 use deconvoy_policy::{Nanos, WaiterId};
 
 use super::{
-    Kin, MUTEX, Wish, acquired, arrives, begin, is_inside, keep_other, kin, looks_again,
+    Kin, MUTEX, Wish, acquired, arrives, begin, is_inside, keep_other, kin, looks_again, peers,
     place_to_look, released, steered, wakes, wish,
 };
 use crate::host::with_me;
@@ -90,7 +90,7 @@ pub fn cond_initialised(address: usize, is_second: bool) {
 }
 
 fn candidates() -> impl Iterator<Item = usize> {
-    CANDIDATES.iter().map(|one| one.load(Ordering::Relaxed)).filter(|&mutex| mutex != 0)
+    CANDIDATES.iter().map(|at| at.load(Ordering::Relaxed)).filter(|&at| at != 0)
 }
 
 /// This is the lock. Whether it was not known before.
@@ -179,7 +179,7 @@ pub fn waits(cond: usize) -> bool {
         } else if me.slot.wants.swap(1, Ordering::Relaxed) == 0 {
             let passes = me.slot.doing.swap(0, Ordering::Relaxed) != 0;
             me.slot.cond.store(cond, Ordering::Relaxed);
-            hurry(arrives(me, passes, crate::peers::woke(me)));
+            hurry(arrives(me, passes, peers::woke(me)));
         }
     });
     is_for_it
