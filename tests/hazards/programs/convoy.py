@@ -11,6 +11,8 @@ import signal
 import sys
 import threading
 
+import hazard
+
 
 def bounded_queue(producers, consumers, items):
     """Each `put` and `get` takes the queue's lock, and wakes who waits for it."""
@@ -82,6 +84,24 @@ def signals():
     return state["count"] + state["mine"]
 
 
+def counted_in_child():
+    lock = threading.Lock()
+    number = 0
+
+    def count():
+        nonlocal number
+        for _ in range(500):
+            with lock:
+                number += 1
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return number
+
+
 def several():
     """More locks that are taken all the time than are looked at when a hold ends, some with a time
     limit, and children that are forked meanwhile."""
@@ -109,20 +129,7 @@ def several():
         pid = os.fork()
         if pid == 0:
             hazard.watch_child()
-            own = threading.Lock()
-            number = [0]
-
-            def count():
-                for _ in range(500):
-                    with own:
-                        number[0] += 1
-
-            children = [threading.Thread(target=count) for _ in range(4)]
-            for child in children:
-                child.start()
-            for child in children:
-                child.join()
-            os._exit(0 if number[0] == 2000 else 1)
+            os._exit(0 if counted_in_child() == 2000 else 1)
         assert os.waitpid(pid, 0)[1] == 0
     forked.set()
     for thread in threads:
