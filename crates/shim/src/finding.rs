@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crate::layout::{self, LONGEST_INTERVAL_US};
 use crate::locks::{Lock, Part, find};
 use crate::sys::{Timespec, peek};
-use crate::{image, loader, real, ruby};
+use crate::{image, loader, peers, real, ruby};
 
 /// The condition variables that were initialised last: CPython does those of a lock one after the
 /// other.
@@ -28,6 +28,12 @@ fn is_known_python() -> bool {
     true
 }
 
+/// There is a lock, and an interpreter whose it is.
+fn found() {
+    image::find();
+    peers::begin();
+}
+
 /// Notes that a condition variable is about to be initialised, and finds a lock when it is the
 /// second of one.
 pub fn cond_initialised(address: usize) {
@@ -36,7 +42,7 @@ pub fn cond_initialised(address: usize) {
     let is_second = RECENT.iter().any(|recent| recent.load(Ordering::Relaxed) == first);
     if is_second && is_known_python() && looks_like_one(first) {
         Lock::make(first);
-        image::find();
+        found();
     }
     let before = address.wrapping_sub(layout::COND_BYTES);
     let is_behind = RECENT.iter().any(|recent| recent.load(Ordering::Relaxed) == before);
@@ -83,7 +89,7 @@ pub fn discover(cond: usize, mutex: usize, deadline: &Timespec) -> Option<&'stat
     }
     let lock = Lock::make(cond)?;
     if lock.is_what_it_seems(mutex, deadline) {
-        image::find();
+        found();
         return Some(lock);
     }
     lock.forget();

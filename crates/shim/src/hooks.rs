@@ -187,9 +187,8 @@ unsafe extern "C" fn plan_post(semaphore: *mut c_void) -> Target {
 }
 
 unsafe extern "C" fn plan_sem_wait(semaphore: *mut c_void) -> Target {
-    peers::waits(semaphore as usize);
     let pass_on = real::SEM_WAIT.get();
-    if peers::may_leave() { wait_politely as Target } else { pass_on }
+    if peers::waits(semaphore as usize) { wait_politely as Target } else { pass_on }
 }
 
 unsafe extern "C" fn plan_sem_timedwait(semaphore: *mut c_void) -> Target {

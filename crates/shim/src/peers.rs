@@ -17,7 +17,7 @@
 //! depends on it but who waits where for some milliseconds.
 
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use deconvoy_gil::{AtomicU32, System};
 use deconvoy_policy::timeout::DEFAULT_INTERVAL;
@@ -109,8 +109,18 @@ fn index(semaphore: usize) -> usize {
     (key ^ (key >> 9) ^ (key >> 18)) as usize % PLACES
 }
 
+/// There is a lock of an interpreter's. Before that nothing is noted.
+static IS_BEGUN: AtomicBool = AtomicBool::new(false);
+
+pub fn begin() {
+    IS_BEGUN.store(true, Ordering::Relaxed);
+}
+
 /// The calling thread posts `semaphore`.
 pub fn posts(semaphore: usize) {
+    if !IS_BEGUN.load(Ordering::Relaxed) {
+        return;
+    }
     let index = index(semaphore);
     // A lock that nobody waits for costs no more than this.
     let Some(place) = ALL.get(index).filter(|place| place.awaited.load(Ordering::Relaxed) > 0)
@@ -166,17 +176,21 @@ pub fn released(me: Me) {
     }
 }
 
-/// The calling thread is about to wait for `semaphore`.
-pub fn waits(semaphore: usize) {
-    let Some(me) = threads::known() else { return };
+/// The calling thread is about to wait for `semaphore`. Whether it may leave it to others.
+pub fn waits(semaphore: usize) -> bool {
+    if !IS_BEGUN.load(Ordering::Relaxed) {
+        return false;
+    }
+    let Some(me) = threads::known() else { return false };
     // It waits on if a signal has interrupted it.
     if me.slot.awaits.load(Ordering::Relaxed) != semaphore {
         forget(me);
-        let Some(place) = ALL.get(index(semaphore)) else { return };
+        let Some(place) = ALL.get(index(semaphore)) else { return false };
         place.awaited.fetch_add(1, Ordering::Relaxed);
         me.slot.awaits.store(semaphore, Ordering::Relaxed);
         me.slot.posts_before.store(place.posts.load(Ordering::Relaxed), Ordering::Relaxed);
     }
+    config::get().policy.is_some_and(|spec| spec.breaks_convoys())
 }
 
 /// What `me` waited for is of no interest any more; what it was.
@@ -216,13 +230,6 @@ pub enum Then {
     WaitsAgain = 1,
     /// It has put it back, and a signal came.
     IsInterrupted = 2,
-}
-
-/// Whether the calling thread, which is about to wait for a semaphore, may leave it to others.
-pub fn may_leave() -> bool {
-    config::is_on()
-        && config::get().policy.is_some_and(|spec| spec.breaks_convoys())
-        && threads::known().is_some()
 }
 
 /// The calling thread has taken `semaphore`, for a caller at that address.

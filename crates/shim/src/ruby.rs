@@ -121,6 +121,7 @@ fn begin() {
             recorder.interval(Linux.now().0, 0, NUMBER, SLICE.0);
         }
     }
+    peers::begin();
     PLACE.state.store(found, Ordering::Release);
 }
 
