@@ -24,7 +24,7 @@ PACKAGE := $(shell find python scenarios -type f -not -name '*.pyc' -not -name '
 BUILT_FROM := pyproject.toml hatch_build.py $(RUST) $(PACKAGE)
 PYTHON_CHECKED := $(PACKAGE) pyproject.toml hatch_build.py \
 	$(shell find tests ci benchmarks -name "*.py") ci/interpreters ci/aarch64 ci/rubies ci/cpython-tests ci/ruby-tests benchmarks/servers benchmarks/pyperformance \
-	benchmarks/drivers benchmarks/overhead benchmarks/scale benchmarks/futures benchmarks/rivals benchmarks/ruby benchmarks/convoys \
+	benchmarks/drivers benchmarks/overhead benchmarks/scale benchmarks/futures benchmarks/rivals benchmarks/ruby benchmarks/convoys benchmarks/calls \
 	benchmarks/sweeping docs/policies/draw
 TESTS := $(shell find tests -type f -not -name '*.pyc')
 # These mind neither what else the machine does nor one another, and run two at a time.
@@ -83,7 +83,7 @@ $(STAMPS)/mypy: $(PYTHON_CHECKED) $(STAMPS)/tools
 	$(DEV)/mypy --strict python hatch_build.py
 	MYPYPATH=benchmarks:python $(DEV)/mypy --strict benchmarks/servers benchmarks/serving
 	MYPYPATH=benchmarks:python $(DEV)/mypy --strict benchmarks/pyperformance benchmarks/probe
-	for one in rivals ruby sweeping scale futures overhead drivers; do \
+	for one in rivals ruby convoys calls sweeping scale futures overhead drivers; do \
 		MYPYPATH=benchmarks:python:tests:tests/history $(DEV)/mypy --strict benchmarks/$$one || exit 1; \
 	done
 	MYPYPATH=benchmarks/programs $(DEV)/mypy --strict benchmarks/programs
