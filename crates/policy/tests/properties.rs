@@ -36,6 +36,7 @@ fn world() -> impl Strategy<Value = World> {
             seed,
             end_ns: 400_000_000,
             instruction_ns: counts.then_some(10),
+            wake_each_other: seed % 2 == 0,
         },
     )
 }
@@ -123,6 +124,7 @@ const QUIET: World = World {
     seed: 42,
     end_ns: 2_000_000_000,
     instruction_ns: Some(10),
+    wake_each_other: false,
 };
 
 fn jain(shares: &[f64]) -> f64 {

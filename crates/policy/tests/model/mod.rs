@@ -30,6 +30,8 @@ pub struct World {
     pub end_ns: u64,
     /// How long an instruction takes; `None`: nobody counts them.
     pub instruction_ns: Option<u64>,
+    /// Half of all who come say that one of the threads, any, has woken them.
+    pub wake_each_other: bool,
 }
 
 impl World {
@@ -226,9 +228,8 @@ impl<'a> Model<'a> {
                 State::Woken { since } | State::Waiting { since } => since,
                 _ => self.now,
             };
-            // Some say that another thread has woken them: nobody may wait longer than the bound for it.
             let is_new = !matches!(self.threads[thread].state, State::Waiting { .. });
-            if is_new && self.up_to(1) == 0 {
+            if self.world.wake_each_other && is_new && self.up_to(1) == 0 {
                 let by = WaiterId(self.up_to(self.threads.len() as u64 - 1) as u32);
                 self.step(Event::Woken { who: WaiterId(thread as u32), by }, thread);
             }
