@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -107,6 +108,15 @@ def modes(interpreter: Interpreter) -> tuple[str, ...]:
     if interpreter.path.startswith("/usr/"):
         return tuple(mode for mode in MODES if mode != "stock")
     return ("adaptive", "watched")
+
+
+def each(scenarios: Sequence[str], those: Sequence[str]) -> Iterator[tuple[Interpreter, str, str]]:
+    """Each scenario with each chosen interpreter, in those of its modes."""
+    for interpreter in chosen():
+        for scenario in scenarios:
+            for mode in modes(interpreter):
+                if mode in those:
+                    yield interpreter, scenario, mode
 
 
 @cache

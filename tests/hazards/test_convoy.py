@@ -35,13 +35,7 @@ class Case:
 
 @pytest.mark.parametrize(
     "case",
-    [
-        Case(interpreter, scenario, mode)
-        for interpreter in harness.chosen()
-        for scenario in SCENARIOS
-        for mode in harness.modes(interpreter)
-        if mode in MODES
-    ],
+    [Case(*one) for one in harness.each(SCENARIOS, MODES)],
     ids=str,
 )
 def test_handing_work_over_is_no_convoy(case: Case, result: Result) -> None:

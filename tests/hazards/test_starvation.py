@@ -117,13 +117,7 @@ def judge(scenario: str, done: Progress) -> None:
 
 @pytest.mark.parametrize(
     "case",
-    [
-        Case(interpreter, scenario, mode)
-        for interpreter in harness.chosen()
-        for scenario in SCENARIOS
-        for mode in harness.modes(interpreter)
-        if mode in MODES
-    ],
+    [Case(*one) for one in harness.each(SCENARIOS, MODES)],
     ids=str,
 )
 def test_nobody_starves(case: Case, result: Result) -> None:
