@@ -125,10 +125,12 @@ struct Layout {
 impl Layout {
     /// `bytes`: the file up to its ring, or as far as it goes; `file_bytes`: how long it is.
     fn read(bytes: Bytes<'_>, file_bytes: u64) -> Result<Layout, ReadError> {
-        if file_bytes == 0 {
+        let magic = bytes.part(0, MAGIC.len());
+        // The file of a process that was killed as it began has its length and nothing else.
+        if file_bytes == 0 || (magic.len() == MAGIC.len() && magic.iter().all(|&byte| byte == 0)) {
             return Err(ReadError::Empty);
         }
-        if bytes.part(0, MAGIC.len()) != MAGIC {
+        if magic != MAGIC {
             return Err(ReadError::NotATrace);
         }
         let format = bytes.u32(offset_of!(Header, version));

@@ -225,6 +225,7 @@ fn said_of<const N: usize>(at: usize, value: [u8; N]) -> String {
 #[test]
 fn what_is_no_trace_is_refused_in_one_clear_line() {
     assert!(matches!(Trace::from_bytes(&[]), Err(ReadError::Empty)));
+    assert!(matches!(Trace::from_bytes(&[0; 4096]), Err(ReadError::Empty)));
     assert_eq!(Trace::from_bytes(b"GIF89a").unwrap_err().to_string(), "not a deconvoy trace");
     let bytes = Tape::new(stock(), 256).bytes();
     let short = Trace::from_bytes(&bytes[..100]).unwrap_err().to_string();
