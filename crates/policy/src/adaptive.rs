@@ -32,8 +32,8 @@
 //! | `linger` | 200 us | by search, in simulation and on real threads: four times what a sleep and a wake-up take on a virtual machine. More is hardly better, and costs others their processor |
 //!
 //! Pathology: many threads that hand work to each other switch more often than under `timeout` (a
-//! queue between 24 threads takes 1.3 times as long). With more I/O-bound threads than the lock can serve, each of them and
-//! all CPU-bound ones together get equal shares.
+//! queue between 24 threads takes 1.3 times as long). With more I/O-bound threads than the lock
+//! can serve, each of them and all CPU-bound ones together get equal shares.
 
 mod hand_off;
 mod inherit;

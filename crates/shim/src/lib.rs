@@ -53,7 +53,7 @@ unsafe extern "C" fn constructor(
     // is the process's.
     let wanted = unsafe { config::read(environment, sys::cores()) };
     // The first call of this one may come from a signal handler.
-    real::SEM_POST.get();
+    real::SEM_POST.look_ahead();
     #[cfg(feature = "mutexes")]
     mutexes::begin();
     if wanted && !config::get().exec_children && ruby::kin() != ruby::Kin::None {

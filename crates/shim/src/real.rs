@@ -58,6 +58,11 @@ impl Real {
         if at.is_null() { self.look_up() } else { at }
     }
 
+    /// Looks where it need not load a library for it.
+    pub fn look_ahead(&self) {
+        self.at.store(loader::next(self.name, self.version), Ordering::Relaxed);
+    }
+
     #[cold]
     fn look_up(&self) -> *mut c_void {
         let at = if self.is_of_threads {

@@ -17,7 +17,7 @@ use deconvoy_policy::Spec;
 
 use crate::format::{self, Event, OTHERS, state};
 use crate::histogram::quantile_ns;
-use crate::read::{ThreadSums, Trace};
+use crate::read::{ThreadSums, Trace, is_ruby};
 use kinds::Kind;
 use labels::Labels;
 use sweep::Sweep;
@@ -233,7 +233,7 @@ fn process(trace: &Trace, interval_ns: u64) -> Process {
 /// Ruby's lock lasts as long as the process, so its end says that it is not seen any more.
 fn seen_until_ns(trace: &Trace) -> Option<u64> {
     let ends = |event: &&Event| event.kind == format::Kind::LockEnd;
-    let is_ruby = trace.about.runtime.starts_with("ruby ");
+    let is_ruby = is_ruby(&trace.about.runtime);
     trace.events.iter().find(ends).filter(|_| is_ruby).map(|event| event.at_ns)
 }
 

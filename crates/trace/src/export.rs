@@ -14,7 +14,7 @@ pub use perfetto::perfetto;
 pub use trace_event::TraceEvents;
 
 use crate::format::OTHERS;
-use crate::read::ThreadSums;
+use crate::read::{ThreadSums, is_ruby};
 
 /// What a viewer shows a thread as.
 fn thread_name(thread: &ThreadSums) -> String {
@@ -36,7 +36,7 @@ struct Words {
 impl Words {
     /// Python's lock is the GIL, Ruby's the GVL.
     fn of(runtime: &str) -> Words {
-        if runtime.starts_with("ruby ") {
+        if is_ruby(runtime) {
             Words {
                 holds: "holds the GVL",
                 waits: "waits for the GVL",

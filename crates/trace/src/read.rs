@@ -52,6 +52,11 @@ pub struct AboutProcess {
     pub command: Vec<String>,
 }
 
+/// Whether a trace is of a Ruby, as its header names the runtime.
+pub(crate) fn is_ruby(runtime: &str) -> bool {
+    runtime.starts_with("ruby ")
+}
+
 impl AboutProcess {
     /// What ran the policy.
     pub fn driver(&self) -> Driver {

@@ -99,7 +99,7 @@ impl Adaptive<'_> {
         }
     }
 
-    /// The holder itself has woken `who`, in this very hold: nobody outside waits for it.
+    /// The holder itself has woken `who`, which has come in this very hold: nobody outside waits for it.
     fn is_one_of_its_own(&self, hold: &Hold, who: WaiterId) -> bool {
         let slot = self.slots.at(who);
         slot.woken_by == hold.who.0.wrapping_add(1) && slot.arrived_at >= hold.since
