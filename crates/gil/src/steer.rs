@@ -5,10 +5,11 @@
 //! A waiter that was called may find that another one was quicker, or was never let choose: then it
 //! arrives again, for the policy.
 
+mod places;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use deconvoy_policy::home::{HomeCore, Keep};
+use deconvoy_policy::home::HomeCore;
 use deconvoy_policy::{Action, Actions, AnyPolicy, Event, Nanos, Observer, Policy, WaiterId};
 
 use crate::seat::Seat;
@@ -23,6 +24,8 @@ pub struct Waiting {
     state: u32,
     /// When its timer runs out; 0: there is none.
     timer: u64,
+    /// Until when it had better stay awake.
+    linger: u64,
 }
 
 /// | state | means |
@@ -51,6 +54,9 @@ pub enum Whose {
     Undecided(Nanos),
     Anyones,
 }
+
+/// Timers that need not be punctual are not later than this.
+const LATE: Nanos = Nanos::from_millis(5);
 
 pub struct Steer<'a, O> {
     policy: AnyPolicy<'a>,
@@ -136,7 +142,10 @@ impl<'a, O: Observer> Steer<'a, O> {
             done += 1;
             self.observer.action(now, action);
             match action {
-                Action::Ask { .. } => self.asks |= self.holder.is_some(),
+                Action::Ask { .. } if self.holder.is_some() => {
+                    self.asks = true;
+                }
+                Action::Ask { .. } => {}
                 Action::Wake { who } | Action::Grant { who } => {
                     let is_called = self.state(who) == CALLED && self.next == Some(who);
                     if self.holder.is_none() && (self.state(who) == WAITS || is_called) {
@@ -159,7 +168,11 @@ impl<'a, O: Observer> Steer<'a, O> {
                         self.earliest = self.earliest.min(at);
                     }
                 }
-                Action::Linger { .. } => {}
+                Action::Linger { who, until } => {
+                    if let Some(one) = self.waiting.get_mut(who.0 as usize) {
+                        one.linger = until.0;
+                    }
+                }
             }
         }
     }
@@ -341,24 +354,6 @@ impl<'a, O: Observer> Steer<'a, O> {
         first.map_or(Whose::Anyones, Whose::Undecided)
     }
 
-    /// Where one that is woken to take the free lock is to run until it has it: one that computes on
-    /// the core of the last one that did (`docs/design/003-home-core.md`), all others anywhere.
-    pub fn keep_of(&self, who: WaiterId) -> Keep {
-        self.cores.place(self.policy.computes(who), false).keep
-    }
-
-    /// Where one is to run that is woken to ask the holder, by a thread on the core `here` which is
-    /// about to sleep: there, as the holder does not run there now, unless it was driven off by that
-    /// thread. Where it runs is what is known last, so each of several tries is the other way.
-    pub fn keep_of_asker(&self, here: Option<u32>, tries: u32) -> Keep {
-        let (Keep::Off(home), Some(here)) =
-            (self.cores.place(false, self.holder.is_some()).keep, here)
-        else {
-            return Keep::Anywhere;
-        };
-        if (here == home) == tries.is_multiple_of(2) { Keep::Off(here) } else { Keep::On(here) }
-    }
-
     /// Whether the holder is asked, and `who` may be the one for whom.
     pub fn asks_for(&self, who: WaiterId) -> bool {
         self.asks && !self.policy.computes(who)
@@ -366,7 +361,15 @@ impl<'a, O: Observer> Steer<'a, O> {
 
     /// When to look next, at the latest.
     pub fn next_timer(&self) -> Option<Nanos> {
-        (self.earliest < Nanos::MAX).then_some(self.earliest)
+        let first = match self.policy.punctual() {
+            Some(first) if self.passed == 0 => first,
+            _ => return (self.earliest < Nanos::MAX).then_some(self.earliest),
+        };
+        let timer = |who: WaiterId| self.waiting.get(who.0 as usize).map_or(0, |one| one.timer);
+        let first = first.into_iter().flatten().map(timer).filter(|&timer| timer > 0).min();
+        let late = self.earliest.after(LATE);
+        let at = first.map_or(late, |first| late.min(Nanos(first)));
+        (at < Nanos::MAX).then_some(at)
     }
 
     /// Whether the holder is to give the lock up at its next check.

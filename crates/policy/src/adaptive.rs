@@ -361,6 +361,10 @@ impl Policy for Adaptive<'_> {
         }
     }
 
+    fn punctual(&self) -> Option<[Option<WaiterId>; 3]> {
+        Some(self.heads())
+    }
+
     fn computes(&self, who: WaiterId) -> bool {
         self.has_no_credit(who) && self.needs(who) >= self.params.wakeup
     }

@@ -175,6 +175,10 @@ impl Policy for AnyPolicy<'_> {
         each!(self, policy => policy.forces_switch())
     }
 
+    fn punctual(&self) -> Option<[Option<WaiterId>; 3]> {
+        each!(self, policy => policy.punctual())
+    }
+
     fn computes(&self, who: WaiterId) -> bool {
         each!(self, policy => policy.computes(who))
     }

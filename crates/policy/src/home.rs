@@ -125,6 +125,16 @@ impl HomeCore {
         }
     }
 
+    /// The holder runs on the core `here` now, wherever it took the lock.
+    pub fn seen(&mut self, here: u32) {
+        if self.parallel && self.holder.is_some() {
+            self.holder = Some(here);
+            if self.computing {
+                self.home = self.holder;
+            }
+        }
+    }
+
     /// The place of a waiter; `held`: somebody has the lock.
     pub fn place(&self, computes: bool, held: bool) -> Place {
         let Some(home) = self.home.filter(|_| self.parallel) else {

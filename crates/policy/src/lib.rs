@@ -200,6 +200,13 @@ pub trait Policy {
         false
     }
 
+    /// Whose timers are to run out when they are due, in a driver in which one thread sees to all of
+    /// them: of all others it may report them as late as is convenient, with the next step. `None`:
+    /// all.
+    fn punctual(&self) -> Option<[Option<WaiterId>; 3]> {
+        None
+    }
+
     /// The longest that a waiter may wait while `threads` threads use the lock and every holder
     /// heeds a drop request within `check`; `None`: no bound is promised.
     fn bound(&self, threads: u32, check: Nanos) -> Option<Nanos>;

@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering;
 
 use crate::host::{self, Answer};
 use crate::locks::{self, Part};
-use crate::ruby::{self, queue, ticks};
+use crate::ruby::{self, line, queue, ticks};
 use crate::sys::{Linux, Timespec};
 use crate::{config, finding, peers, real, sys, threads};
 
@@ -160,7 +160,7 @@ unsafe extern "C" fn plan_timedwait(
     let Some(deadline) = (unsafe { deadline.as_ref() }) else { return pass_on };
     queue::discover(cond as usize, mutex as usize);
     if ruby::is_mutex(mutex as usize) {
-        return if ruby::waits(cond as usize) { queue::keep_time as Target } else { pass_on };
+        return if ruby::waits(cond as usize) { line::keep_time as Target } else { pass_on };
     }
     if ruby::is_steered() {
         peers::waits(cond as usize);

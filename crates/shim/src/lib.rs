@@ -27,6 +27,7 @@ mod peers;
 mod python;
 mod real;
 mod records;
+mod rseq;
 mod ruby;
 mod sys;
 mod threads;
@@ -62,6 +63,7 @@ unsafe extern "C" fn constructor(
         unsafe { environment::leave() };
     }
     if wanted && real::complete() && threads::set_up() {
+        rseq::set_up();
         real::at_fork_in_child(forked);
     }
 }

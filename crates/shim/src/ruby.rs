@@ -8,11 +8,14 @@
 //!
 //! Source: Ruby's `thread_pthread.c`, 2.7, 3.1 and 3.3.
 
+mod awake;
 mod hooks;
 mod keeper;
 mod kin;
+pub mod line;
 pub mod queue;
 pub mod ticks;
+mod yields;
 
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
@@ -29,9 +32,9 @@ use crate::hooks::Target;
 use crate::host::{enter_in_trace, with_me};
 use crate::records::{Records, renewed};
 use crate::sys::{self, Linux, OfThread};
-use crate::threads::{Me, PARKERS};
+use crate::threads::{Me, PARKERS, other};
 use crate::tracing::{self, Here};
-use crate::{config, names, peers, real};
+use crate::{config, names, peers, real, rseq};
 
 /// A slice of Ruby's.
 const SLICE: Nanos = Nanos::from_millis(100);
@@ -105,8 +108,7 @@ fn begin() {
             }
             // All-zero bytes are values of `Waiting`; the mapping stays.
             let waiting = core::slice::from_raw_parts_mut(*waiting, MAX_THREADS);
-            // No waiter stays awake for the lock, as if there were one core.
-            let driver = Driver { cores: 1, counts_instructions: false };
+            let driver = Driver { cores: sys::cores(), counts_instructions: false };
             let policy = spec.build(driver, slots);
             let notes = Notes::new(recorder, NUMBER, Here);
             let mut steer = Steer::new(policy, known, waiting, sys::cores(), notes);
@@ -205,8 +207,6 @@ fn acquired(me: Me) -> Wish {
     if let Some(recorder) = watched() {
         recorder.acquire(Linux.now().0, me.trace(), NUMBER, Linux.core());
     }
-    // Whatever the program does with the lock, it does where it is allowed to.
-    PARKERS.get(me.who.0 as usize).inspect(|parker| parker.set_free(&Linux));
     let wish = steered(|steer, now| {
         if let Some(maker) = maker {
             steer.made(now, me.seat(), maker);
@@ -218,6 +218,11 @@ fn acquired(me: Me) -> Wish {
         wish(steer, now)
     });
     wish.unwrap_or(Wish::NONE)
+}
+
+/// Whatever the program does with the lock, it does where it is allowed to.
+fn set_free(me: Me) {
+    PARKERS.get(me.who.0 as usize).inspect(|parker| parker.set_free(&Linux));
 }
 
 /// The thread has given the lock up.
@@ -249,7 +254,21 @@ fn wakes(next: Me, is_its_own: bool) {
 /// Where one that is about to be woken to look at the holder is to run; `tries`: how often it was
 /// before, and has not looked.
 fn place_to_look(tries: u32) -> Keep {
-    steered(|steer, _| steer.keep_of_asker(Linux.core(), tries)).unwrap_or_default()
+    let place = |steer: &mut Steering, _| {
+        see_holder(steer);
+        steer.keep_of_asker(Linux.core(), tries)
+    };
+    steered(place).unwrap_or_default()
+}
+
+/// The policy's driver learns where the holder runs.
+fn see_holder(steer: &mut Steering) {
+    let word =
+        steer.holder().and_then(other).map(|holder| holder.slot.core.load(Ordering::Relaxed));
+    // SAFETY: a holder has not ended: that is told under the guard, which the caller has.
+    if let Some(core) = word.and_then(|word| unsafe { rseq::core_at(word) }) {
+        steer.runs_on(core);
+    }
 }
 
 /// A thread that does not compute looks so soon whether the holder was asked indeed; then after twice
@@ -257,17 +276,14 @@ fn place_to_look(tries: u32) -> Keep {
 const PROD: Nanos = Nanos::from_micros(200);
 const PROD_DOUBLES: u32 = 6;
 
-/// The calling thread is about to wait behind a holder: when it is to look again, if at all. `prod`:
-/// has the one that asks the holder look, which may stand in a run queue.
-fn looks_again(me: Me, prod: impl FnOnce(u32)) -> Option<Nanos> {
+/// The calling thread is about to wait behind a holder that is asked for it: when it is to look again
+/// whether that was heard, and how often it has. The one that asks the holder may stand in a run queue.
+fn looks_again(me: Me) -> Option<(Nanos, u32)> {
     if steered(|steer, _| steer.asks_for(me.who)) != Some(true) {
         return None;
     }
     let tries = me.slot.tries.fetch_add(1, Ordering::Relaxed);
-    if tries > 0 {
-        prod(tries);
-    }
-    Some(Linux.now().after(Nanos(PROD.0 << tries.min(PROD_DOUBLES))))
+    Some((Linux.now().after(Nanos(PROD.0 << tries.min(PROD_DOUBLES))), tries))
 }
 
 fn keep_other(thread: Me, keep: Keep) {
@@ -303,8 +319,8 @@ pub fn waits_with(cond: usize) -> Target {
     }
     match (kin(), is_in_line) {
         (Kin::Ticks, _) => ticks::wait as Target,
-        (_, true) => queue::wait as Target,
-        (_, false) => queue::wait_for_switch as Target,
+        (_, true) => line::wait as Target,
+        (_, false) => line::wait_for_switch as Target,
     }
 }
 
@@ -320,7 +336,7 @@ fn is_inside(me: Me) -> bool {
 /// Before the lock's mutex is let go of. Whether the thread is to yield once more.
 pub fn unlocks() -> bool {
     if kin() == Kin::Ticks {
-        return ticks::unlocks();
+        return yields::unlocks();
     }
     queue::unlocks();
     false
@@ -344,6 +360,9 @@ pub fn forked() {
     keeper::forked();
     if was == state::STEERED || was == state::WATCHED {
         begin();
-        with_me(acquired);
+        with_me(|me| {
+            set_free(me);
+            acquired(me)
+        });
     }
 }

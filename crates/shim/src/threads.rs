@@ -8,7 +8,7 @@ use deconvoy_gil::{Parker, Seat};
 use deconvoy_policy::{MAX_THREADS, WaiterId};
 
 use crate::names::{self, Inherited};
-use crate::{config, host, locks, peers, real, ruby, sys, tracing};
+use crate::{config, host, locks, peers, real, rseq, ruby, sys, tracing};
 
 /// What is kept of a thread. Written by the thread itself but for `priority`, `next_free` and, when
 /// a lock is its own no more, `holds`; no two share a cache line, nor a pair of lines that a
@@ -19,6 +19,8 @@ pub struct Slot {
     pub generation: AtomicU32,
     pub native_id: AtomicU32,
     priority: AtomicU32,
+    /// Where the core that it runs on is written down: see `rseq.rs`.
+    pub core: AtomicUsize,
     /// Its record in the trace.
     pub trace: AtomicU32,
     /// The lock that it may be queued at without waiting there, as number + 1; 0: none.
@@ -54,6 +56,10 @@ pub struct Slot {
     pub yielded: AtomicU32,
     /// The condition variable that it waits on for that, where each thread has its own.
     pub cond: AtomicUsize,
+    /// 1: it was told to look, since it began to wait.
+    pub poked: AtomicU32,
+    /// 1: it stays awake in that wait.
+    pub awake: AtomicU32,
     /// How often it has looked in that wait whether the holder was asked.
     pub tries: AtomicU32,
     next_free: AtomicU32,
@@ -65,6 +71,7 @@ impl Slot {
             generation: AtomicU32::new(0),
             native_id: AtomicU32::new(0),
             priority: AtomicU32::new(0),
+            core: AtomicUsize::new(0),
             trace: AtomicU32::new(0),
             pending: AtomicU32::new(0),
             busy: AtomicU32::new(0),
@@ -83,6 +90,8 @@ impl Slot {
             doing: AtomicU32::new(0),
             yielded: AtomicU32::new(0),
             cond: AtomicUsize::new(0),
+            poked: AtomicU32::new(0),
+            awake: AtomicU32::new(0),
             tries: AtomicU32::new(0),
             next_free: AtomicU32::new(0),
         }
@@ -192,6 +201,7 @@ fn begin(me: Me) {
     let generation = GENERATION.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
     slot.generation.store(generation, Ordering::Relaxed);
     slot.native_id.store(sys::thread_id(), Ordering::Relaxed);
+    slot.core.store(rseq::word(), Ordering::Relaxed);
     slot.pending.store(0, Ordering::Relaxed);
     slot.busy.store(0, Ordering::Relaxed);
     slot.acquired.store(0, Ordering::Relaxed);

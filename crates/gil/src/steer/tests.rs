@@ -1,5 +1,6 @@
 //! Against a clock that the test moves, with a scheduler that lets first come, first served.
 
+use deconvoy_policy::home::{Keep, Linger, Place};
 use deconvoy_policy::{Driver, MAX_THREADS, Slot, Spec};
 
 use super::*;
@@ -26,7 +27,7 @@ impl Observer for &mut Log {
 }
 
 fn zeroes() -> Vec<Waiting> {
-    (0..MAX_THREADS).map(|_| Waiting { state: 0, timer: 0 }).collect()
+    (0..MAX_THREADS).map(|_| Waiting { state: 0, timer: 0, linger: 0 }).collect()
 }
 
 fn with(policy: &str, test: impl FnOnce(&mut Steer<'_, &mut Log>)) -> Vec<String> {
@@ -176,6 +177,65 @@ fn those_that_compute_succeed_each_other_on_one_core() {
         assert_eq!(kept(1), [Keep::On(1), Keep::Off(1)]);
         assert_eq!(kept(3), [Keep::Off(3), Keep::On(3)]);
         assert_eq!(steer.keep_of_asker(None, 0), Keep::Anywhere);
+    });
+}
+
+#[test]
+fn who_is_woken_to_answer_keeps_off_the_core_of_those_that_compute() {
+    with("adaptive", |steer| {
+        let now = two_compute(steer);
+        steer.released(now, seat(MORE), Some(1));
+        steer.acquired(now, seat(5), Some(3));
+        assert_eq!(steer.keep_of(WaiterId(MORE)), Keep::Off(3));
+        let off = |core| Place { keep: Keep::Off(core), linger: Linger::Spin };
+        assert_eq!(steer.place_to_wait(now, WaiterId(MORE), Some(1)), (off(3), false));
+        // The scheduler has moved the holder.
+        steer.runs_on(1);
+        assert_eq!(steer.place_to_wait(now, WaiterId(MORE), Some(1)), (off(1), true));
+        assert_eq!(steer.keep_of(WaiterId(6)), Keep::On(1));
+        // To go there took a scheduler's slice: the other core is busy, so it is left alone for now.
+        steer.moved(now, now.after(Nanos::from_millis(3)));
+        let (place, moves) = steer.place_to_wait(now, WaiterId(MORE), Some(1));
+        assert_eq!((place.linger, moves), (Linger::Never, false));
+    });
+}
+
+#[test]
+fn who_was_interrupted_stays_awake_for_the_rest_of_its_slice() {
+    with("adaptive", |steer| {
+        let now = two_compute(steer);
+        steer.released(now, seat(MORE), Some(1));
+        steer.acquired(now, seat(5), Some(3));
+        let then = now.after(Nanos::from_millis(1));
+        steer.arrives(then, seat(MORE));
+        assert!(steer.asks_for(WaiterId(MORE)) && !steer.asks_for(WaiterId(6)));
+        steer.released(then, seat(5), Some(3));
+        steer.acquired(then, seat(MORE), Some(1));
+        steer.arrives(then, seat(5));
+        let until = steer.stays_awake_until(WaiterId(5)).since(then);
+        assert!(until > Nanos::ZERO && until < Nanos::from_millis(1), "{until:?}");
+        assert!(steer.stays_awake_until(WaiterId(6)) <= then, "one whose turn is later");
+    });
+}
+
+#[test]
+fn only_those_that_can_be_next_have_the_time_keeper_look() {
+    with("adaptive", |steer| {
+        two_compute(steer);
+        let now = at(2_000_000);
+        let many: Vec<Seat> = (20..40).map(seat).collect();
+        steer.acquired(now, seat(5), Some(3));
+        for one in &many {
+            steer.arrives(now, *one);
+        }
+        let (mut now, mut looks) = (now, 0);
+        let end = now.after(Nanos::from_millis(4));
+        while let Some(at) = steer.next_timer().filter(|&at| at < end) {
+            now = now.after(Nanos(1)).max(at);
+            steer.look(now);
+            looks += 1;
+        }
+        assert!(looks <= 20, "{looks} looks for {} waiters in a slice", many.len());
     });
 }
 

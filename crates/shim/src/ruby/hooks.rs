@@ -4,7 +4,7 @@
 use core::arch::naked_asm;
 use core::ffi::c_void;
 
-use super::{keeper, ticks};
+use super::{keeper, yields};
 use crate::hooks::Target;
 use crate::{real, ruby};
 
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn pthread_mutex_unlock() {
 
 unsafe extern "C" fn plan_unlock(mutex: *mut c_void) -> Target {
     if ruby::is_mutex(mutex as usize) && ruby::unlocks() {
-        return ticks::unlock_and_yield as Target;
+        return yields::unlock_and_yield as Target;
     }
     real::MUTEX_UNLOCK.get()
 }

@@ -13,12 +13,15 @@ use deconvoy_policy::Nanos;
 
 use super::{Wish, place_to_look, steered, ticks, wish};
 use crate::sys::{self, Linux, OfThread};
+use crate::threads::Me;
 use crate::{loader, real};
 
 /// How long the time-keeper waits between two ticks of a slice that is to end: so long for so many
 /// ticks, then for the next. A holder that does not look for as long is in C code.
-const PACES: [(u32, Nanos); 5] = [
-    (40, Nanos::from_micros(2)),
+const PACES: [(u32, Nanos); 7] = [
+    (10, Nanos::from_micros(2)),
+    (1, Nanos::from_micros(50)),
+    (20, Nanos::from_micros(2)),
     (40, Nanos::from_micros(25)),
     (40, Nanos::from_micros(250)),
     (40, Nanos::from_millis(1)),
@@ -27,6 +30,9 @@ const PACES: [(u32, Nanos); 5] = [
 
 /// Waits that are shorter are spent awake.
 const SPIN: Nanos = Nanos::from_micros(10);
+
+/// While somebody waits it looks so often, and need not be told of a slice that ends later.
+const LOOK: Nanos = Nanos::from_millis(5);
 
 /// The time-keeper's own wait while somebody waits for the lock.
 const TICK_MS: c_int = 10;
@@ -56,6 +62,10 @@ static NEWCOMER: AtomicU64 = AtomicU64::new(0);
 /// One that does not come after this long does not come.
 const NEWCOMER_FOR: Nanos = Nanos::from_millis(100);
 
+/// Who is about to wait, as number + 1, and has the mutex that a holder needs to yield: it is not asked
+/// before. That one has the time-keeper look then. 0: nobody is.
+static COMING: AtomicU32 = AtomicU32::new(0);
+
 /// Ticks of the slice that is to end.
 static TICKS: AtomicU32 = AtomicU32::new(0);
 
@@ -74,6 +84,26 @@ pub fn has_come() {
 pub fn slice_begins() {
     TICKS.store(0, Ordering::Relaxed);
     CORE.store(Linux.core().map_or(0, |core| core + 1), Ordering::Relaxed);
+}
+
+/// The calling thread is about to wait for the lock, or to take it: it has the lock's mutex, and perhaps not
+/// for long the core.
+pub fn comes(me: Me) {
+    COMING.store(me.who.0 + 1, Ordering::Relaxed);
+}
+
+/// It waits, without the mutex, or has the lock. Whether it was about to until now.
+pub fn has_entered(me: Me) -> bool {
+    let is_it = COMING.load(Ordering::Relaxed) == me.who.0 + 1;
+    if is_it {
+        COMING.store(0, Ordering::Relaxed);
+    }
+    is_it
+}
+
+/// Whether the holder's slice is on its way to its end.
+pub fn has_ticked() -> bool {
+    TICKS.load(Ordering::Relaxed) > 0
 }
 
 /// The time-keeper looks again, if it would look too late.
@@ -117,6 +147,28 @@ pub fn is_time_keeper(caller: usize) -> bool {
     is_it
 }
 
+/// One tick more of a slice that is to end, without any sleep: `Some`, and whether to look for events, too.
+fn ticks_at_once(begun: Nanos, limit_ms: c_int) -> Option<bool> {
+    let ticks = TICKS.load(Ordering::Relaxed);
+    let pause = pause(ticks);
+    let asks =
+        || COMING.load(Ordering::Relaxed) == 0 && steered(wish).is_some_and(|wish| wish.asks);
+    let here = Linux.core().map(|core| core + 1);
+    let shares_core = here == Some(CORE.load(Ordering::Relaxed));
+    if !(1..=TICK_MS).contains(&limit_ms) || pause > SPIN || shares_core || !asks() {
+        return None;
+    }
+    while Linux.now() < begun.after(pause) {
+        spin_loop();
+    }
+    // It may have yielded meanwhile: then this tick would be another one's.
+    if !asks() {
+        return None;
+    }
+    TICKS.store(ticks.saturating_add(1), Ordering::Relaxed);
+    Some(ticks.is_multiple_of(8))
+}
+
 /// The time-keeper's wait for events.
 pub unsafe extern "C" fn keep_time(
     events_of: c_int,
@@ -127,6 +179,9 @@ pub unsafe extern "C" fn keep_time(
     // SAFETY: the caller's arguments.
     let look = || unsafe { real::epoll_wait(events_of, events, most, 0) };
     let begun = Linux.now();
+    if let Some(look_too) = ticks_at_once(begun, limit_ms) {
+        return if look_too { look() } else { 0 };
+    }
     let me = sys::thread_id();
     THREAD.store(me, Ordering::Relaxed);
     sys::sleep_exactly();
@@ -142,11 +197,12 @@ pub unsafe extern "C" fn keep_time(
             return unsafe { real::epoll_wait(events_of, events, most, limit_ms) };
         };
         let now = Linux.now();
-        let asks = asks || is_newcomer(now);
+        let asks = (asks && COMING.load(Ordering::Relaxed) == 0) || is_newcomer(now);
         let deadline = (limit_ms >= 0)
             .then(|| begun.after(Nanos::from_millis(limit_ms.unsigned_abs().into())));
         let is_tick = (1..=TICK_MS).contains(&limit_ms);
-        let mut until = deadline.unwrap_or(Nanos::MAX).min(timer);
+        let soon = if is_tick { now.after(LOOK) } else { Nanos::MAX };
+        let mut until = deadline.unwrap_or(Nanos::MAX).min(timer).min(soon);
         if asks && is_tick {
             let ticks = TICKS.load(Ordering::Relaxed);
             let pause = pause(ticks);
@@ -201,5 +257,6 @@ pub fn forked() {
     THREAD.store(0, Ordering::Relaxed);
     TICKS.store(0, Ordering::Relaxed);
     NEWCOMER.store(0, Ordering::Relaxed);
+    COMING.store(0, Ordering::Relaxed);
     PARKER.forked();
 }

@@ -4,25 +4,24 @@
 //! What the time-keeper does is in `keeper`. Who is next is Ruby's to say: the first that came. If that is
 //! another one that computes, it is asked at once, too.
 
-use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use deconvoy_gil::Guard;
-use deconvoy_policy::WaiterId;
+use deconvoy_gil::System;
+use deconvoy_policy::{Nanos, WaiterId};
 
 use super::{
-    Kin, acquired, arrives, begin, give_up, is_inside, keeper, kin, looks_again, released, steered,
-    wakes, wish,
+    Kin, Wish, acquired, arrives, awake, begin, give_up, is_inside, keeper, kin, looks_again,
+    released, steered, wakes, wish, yields,
 };
 use crate::host::with_me;
-use crate::real::{self, Real};
-use crate::sys::Timespec;
+use crate::real;
+use crate::sys::{Linux, Timespec};
 use crate::threads::{self, Me, other};
 use crate::{config, loader, peers};
 
 /// What a thread is doing: bits of `Slot::doing`, written by the thread itself.
-mod doing {
+pub mod doing {
     /// It gives the lock up, and has not let go of the mutex since.
     pub const SUSPENDS: u32 = 1;
     /// It has come back in line since: it yields, and does nothing else meanwhile.
@@ -142,7 +141,14 @@ unsafe extern "C" fn happens(event: u32, data: *const usize, _: *mut c_void) {
                 }
                 let is_holder = me.slot.holds.load(Ordering::Relaxed) > 0;
                 let by = (is_holder && ready.who != me.who).then_some(me.who);
-                keeper::hurry(arrives(ready, by_itself, by.or_else(|| peers::woke(ready))));
+                let is_me = ready.who == me.who;
+                if is_me {
+                    keeper::comes(me);
+                }
+                let wish = arrives(ready, by_itself, by.or_else(|| peers::woke(ready)));
+                if !is_me {
+                    keeper::hurry(wish);
+                }
             });
         }
         RESUMED => {
@@ -154,8 +160,13 @@ unsafe extern "C" fn happens(event: u32, data: *const usize, _: *mut c_void) {
                     keeper::has_come();
                     note(thread, me);
                 }
+                keeper::has_entered(me);
                 keeper::slice_begins();
-                keeper::hurry(acquired(me));
+                let wish = acquired(me);
+                // One that yields may do so again at once.
+                if me.slot.doing.load(Ordering::Relaxed) & doing::YIELDS == 0 {
+                    yields::goes_on(me, wish);
+                }
             });
         }
         SUSPENDED => {
@@ -193,156 +204,84 @@ pub fn waits(mutex: usize) {
     with_me(|me| {
         if me.slot.wants.load(Ordering::Relaxed) > 0 {
             super::MUTEX.store(mutex, Ordering::Relaxed);
+            // SAFETY: Ruby has made this mutex.
+            unsafe { real::Mutex(mutex as *mut c_void).spin_first() };
         }
     });
-}
-
-/// Who waits on which condition variable, as number + 1, by the variable's address.
-static WAITERS: [AtomicU32; 256] = [const { AtomicU32::new(0) }; 256];
-
-fn waiter_of(cond: usize) -> Option<&'static AtomicU32> {
-    WAITERS.get((cond >> 4) % WAITERS.len())
 }
 
 /// Before a wait with the lock's mutex.
 pub fn waits_on(cond: usize) {
     with_me(|me| {
-        me.slot.cond.store(cond, Ordering::Relaxed);
-        if let Some(place) = waiter_of(cond) {
-            place.store(me.who.0 + 1, Ordering::Relaxed);
-        }
+        awake::enters(me, cond);
     });
 }
 
 /// That wait. It may end early: Ruby looks itself whether it is over, and waits again.
 pub unsafe extern "C" fn wait(cond: *mut c_void, mutex: *mut c_void) -> c_int {
-    let until = with_me(|me| looks_again(me, keeper::prod)).flatten();
+    // SAFETY: the caller's mutex, which it holds.
+    let sleeps = with_me(|me| unsafe { waits_awake(me, mutex) });
     // SAFETY: the caller's condition variable, which goes by the monotonic clock, and mutex, which it
     // holds.
     unsafe {
-        match until {
-            Some(until) => real::timed_wait(cond, mutex, &Timespec::at(until)),
-            None => real::wait(cond, mutex),
+        match sleeps {
+            Some(None) => {}
+            Some(Some(Some(until))) => {
+                real::timed_wait(cond, mutex, &Timespec::at(until));
+            }
+            Some(Some(None)) | None => {
+                real::wait(cond, mutex);
+            }
         }
     };
     0
 }
 
+/// Has the holder asked, and waits awake if that is better than to sleep. `Some`: it is to sleep, until
+/// then if that is said.
+///
+/// # Safety
+/// The calling thread holds `mutex`, and does again afterwards.
+unsafe fn waits_awake(me: Me, mutex: *mut c_void) -> Option<Option<Nanos>> {
+    let again = looks_again(me);
+    let until = again.map(|(until, _)| until);
+    let comes = keeper::has_entered(me);
+    // SAFETY: as the caller says.
+    let awake = unsafe { awake::settles(me, mutex, until) };
+    if awake.is_none() && again.is_none() && !comes {
+        return Some(until);
+    }
+    let yields = me.slot.doing.load(Ordering::Relaxed) & doing::YIELDS != 0;
+    let asks = || {
+        if let Some((_, tries)) = again {
+            keeper::prod(tries);
+            // The time-keeper may be on this core, and there is no other one for it.
+            if !keeper::has_ticked() {
+                Linux.yield_now();
+            }
+        } else if comes {
+            let wish = steered(wish).unwrap_or(Wish::NONE);
+            // Who has it after a yield sees by itself whether it is asked.
+            keeper::hurry(Wish { asks: wish.asks && !yields, ..wish });
+        }
+    };
+    // SAFETY: as above.
+    unsafe { awake::stay(me, mutex, awake.unwrap_or(Nanos::ZERO), asks, || false) };
+    let is_over = awake::was_poked(me) || awake.is_some();
+    (!is_over).then_some(until)
+}
+
 /// A signal, of any condition variable. One that has the lock by now is to run where it was told to.
 pub fn signals(cond: usize) {
-    let number = waiter_of(cond).and_then(|place| place.load(Ordering::Relaxed).checked_sub(1));
-    let next = number.and_then(|number| other(WaiterId(number)));
-    let waits = next.filter(|next| {
-        next.slot.cond.load(Ordering::Relaxed) == cond
-            && next.slot.wants.load(Ordering::Relaxed) > 0
+    awake::signals(cond);
+    let Some(next) = awake::waiter_on(cond) else { return };
+    with_me(|me| {
+        if is_inside(me) && !awake::is_awake(next) {
+            wakes(next, true);
+        } else if is_inside(me) {
+            steered(|steer, _| steer.handed(next.seat()));
+        }
     });
-    if let Some(next) = waits {
-        with_me(|me| {
-            if is_inside(me) {
-                wakes(next, true);
-            }
-        });
-    }
-}
-
-/// Before the lock's mutex is let go of. Whether the calling thread has just come back from a yield,
-/// and is to yield again: others were in line before the one that is to go first.
-pub fn unlocks() -> bool {
-    let again = with_me(|me| {
-        let doing = me.slot.doing.swap(0, Ordering::Relaxed);
-        let has_yielded = doing & doing::YIELDS != 0 && me.slot.holds.load(Ordering::Relaxed) > 0;
-        has_yielded && doing & doing::IS_NESTED == 0 && may_yield_again(me)
-    });
-    again.unwrap_or(false)
-}
-
-/// So often in a row a thread yields as soon as it has the lock: then it does something first.
-const YIELDS_IN_A_ROW: u32 = 32;
-
-fn may_yield_again(me: Me) -> bool {
-    let yielded = me.slot.yielded.load(Ordering::Relaxed);
-    let again = yielded < YIELDS_IN_A_ROW && is_asked(me);
-    me.slot.yielded.store(if again { yielded + 1 } else { 0 }, Ordering::Relaxed);
-    again
-}
-
-fn is_asked(me: Me) -> bool {
-    let asks = |steer: &mut _, now| wish(steer, now).asks || keeper::is_newcomer(now);
-    steered(|steer, now| asks(steer, now) && steer.holder() == Some(me.who)).unwrap_or(false)
-}
-
-/// Lets go of the mutex at the end of a yield, and yields again as long as the policy asks. It is what
-/// `Thread.pass` does, where the thread is about to look for interrupts anyway: one that raises does so
-/// from here as it would from there, by a jump over this frame, which has nothing to clean up.
-#[unsafe(naked)]
-#[cfg(target_arch = "x86_64")]
-pub unsafe extern "C" fn unlock_and_yield() {
-    naked_asm!(
-        ".cfi_startproc",
-        "sub rsp, 8",
-        ".cfi_adjust_cfa_offset 8",
-        "call {unlock}",
-        "2:",
-        "call {next}",
-        "test rax, rax",
-        "jz 3f",
-        "call rax",
-        "jmp 2b",
-        "3:",
-        "add rsp, 8",
-        ".cfi_adjust_cfa_offset -8",
-        "xor eax, eax",
-        "ret",
-        ".cfi_endproc",
-        unlock = sym unlock,
-        next = sym yields_again,
-    )
-}
-
-#[unsafe(naked)]
-#[cfg(target_arch = "aarch64")]
-pub unsafe extern "C" fn unlock_and_yield() {
-    naked_asm!(
-        ".cfi_startproc",
-        "stp x29, x30, [sp, #-16]!",
-        ".cfi_adjust_cfa_offset 16",
-        ".cfi_rel_offset x29, 0",
-        ".cfi_rel_offset x30, 8",
-        "bl {unlock}",
-        "2:",
-        "bl {next}",
-        "cbz x0, 3f",
-        "blr x0",
-        "b 2b",
-        "3:",
-        "mov w0, #0",
-        "ldp x29, x30, [sp], #16",
-        ".cfi_adjust_cfa_offset -16",
-        ".cfi_restore x29",
-        ".cfi_restore x30",
-        "ret",
-        ".cfi_endproc",
-        unlock = sym unlock,
-        next = sym yields_again,
-    )
-}
-
-unsafe extern "C" fn unlock(mutex: *mut c_void) {
-    // SAFETY: the caller of the C library's function holds it.
-    unsafe { real::Mutex(mutex).unlock() };
-}
-
-/// `rb_thread_schedule`, if the calling thread is to call it; null: it goes on.
-unsafe extern "C" fn yields_again() -> *mut c_void {
-    static SCHEDULE: Real = Real::new(c"rb_thread_schedule");
-    let asked = with_me(|me| {
-        // It did not yield: there is nobody in line.
-        let is_alone = me.slot.doing.load(Ordering::Relaxed) & doing::CALLS != 0;
-        let again = !is_alone && may_yield_again(me);
-        me.slot.doing.store(if again { doing::CALLS } else { 0 }, Ordering::Relaxed);
-        again
-    });
-    if asked == Some(true) { SCHEDULE.get() } else { core::ptr::null_mut() }
 }
 
 /// Whether the calling thread, one of Ruby's, is in the Ractor that began; each has a lock.
